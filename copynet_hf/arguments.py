@@ -325,7 +325,7 @@ class ArgumentParser(argparse.ArgumentParser):
         Raises:
             ValueError: an unknown argument, or a value of another type.
         """
-        if argv and argv[0].endswith(CONFIG_FILE_SUFFIXES):
+        if argv and not argv[0].startswith("-") and argv[0].endswith(CONFIG_FILE_SUFFIXES):
             argv = [*_read_argument_file(Path(argv[0])), *argv[1:]]
         unset = object()  # argparse sets no default where the namespace has a value
         names = [action.dest for action in self._actions]
@@ -383,6 +383,9 @@ def string_to_bool(value: str) -> bool:
     raise argparse.ArgumentTypeError(f"{value} is neither true nor false")
 
 
+OTHER_PATHS = ("model", "models", "tokenizer_name", "resume_from_checkpoint", "dataset_name", "onnxruntime_web")
+
+
 def expand_home(values: Values) -> Values:
     """The values, with the home folder for `~` in paths; shells leave it where it follows `=`."""
 
@@ -391,7 +394,7 @@ def expand_home(values: Values) -> Values:
             return [expand(each) for each in value]
         return os.path.expanduser(value) if isinstance(value, str | os.PathLike) else value  # noqa: PTH111 - not ~a
 
-    is_path = {name: name.endswith(("_dir", "_file", "_path")) or name in ("model", "models") for name in values}
+    is_path = {name: name.endswith(("_dir", "_file", "_path")) or name in OTHER_PATHS for name in values}
     return {name: expand(value) if is_path[name] else value for name, value in values.items()}
 
 
@@ -450,13 +453,16 @@ def _read_argument_file(path: Path) -> list[str]:
 
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid JSON or YAML ({' '.join(str(error).split())}): correct it") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} is a {type(content).__name__}: pass a mapping from argument names to values")
     argv = []
     for name, value in content.items():
-        if value is not None:
-            values = value if isinstance(value, list) else [value]
-            argv += [f"--{name}", *(json.dumps(each) if isinstance(each, dict) else str(each) for each in values)]
+        values = value if isinstance(value, list) else [value]
+        words = [json.dumps(each) if isinstance(each, dict) else str(each) for each in values]
+        if len(words) == 1 and value is not None:
+            argv.append(f"--{name}={words[0]}")  # it may begin with a hyphen
+        elif value is not None:
+            argv += [f"--{name}", *words]
     return argv

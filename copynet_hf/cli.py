@@ -25,6 +25,9 @@ def main(argv: Sequence[str], importing: Callable[[], AbstractContextManager[Non
         0 after success; 2 after an error, which is one line on stderr; 130 when interrupted; 141 when the reader of
         standard output has closed it, as `head` does.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by >&-
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
         try:
             return _run(importing, *argv)
@@ -33,6 +36,10 @@ def main(argv: Sequence[str], importing: Callable[[], AbstractContextManager[Non
     except BrokenPipeError:
         _discard_output()
         return 141
+    except OSError as error:  # `_run` has reported those of the command
+        _discard_output()
+        print(f"copynet-hf: standard output cannot be written ({error.strerror})", file=sys.stderr)
+        return 2
 
 
 def _run(importing: Callable[[], AbstractContextManager[None]], name: str, *argv: str) -> int:

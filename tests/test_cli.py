@@ -18,7 +18,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, HfArgumentParser,
 
 from copynet_hf.arguments import ArgumentParser, ModelArguments, TokenizerArguments
 from copynet_hf.cli import main
-from copynet_hf.commands import train
+from copynet_hf.commands import generate, train
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.model.configuration_copynet import CopyNetConfig
 from copynet_hf.training.defaults import (
@@ -147,6 +147,27 @@ def test_a_file_can_hold_the_arguments(tmp_path: Path, suffix: str) -> None:
     assert parser.parse([str(path), "--hidden_size=16"]) == settings | {"learning_rate": 2e-3, "hidden_size": 16}
 
 
+def test_a_value_of_a_file_may_begin_with_a_hyphen(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("copied_only: '-[0-9]'\nlength_penalty: -1.0e-5\ntext: [a, b c]\n")
+    parser = generate.COMMAND.build_parser("generate")
+    assert parser.parse_given([str(path)]) == {"copied_only": "-[0-9]", "length_penalty": -1e-5, "text": ["a", "b c"]}
+    path.write_bytes("run_name: café".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"run\.yaml is not valid JSON or YAML \(.*can't decode byte.*: correct it"):
+        parser.parse_given([str(path)])
+
+
+def test_an_argument_that_names_a_file_is_no_file_of_arguments() -> None:
+    assert train.COMMAND.build_parser("train").parse_given(["--train_file=a.json"]) == {"train_file": "a.json"}
+
+
+def test_all_arguments_are_listed_in_either_spelling(capsys: pytest.CaptureFixture[str]) -> None:
+    for spelling in ("--help_all", "--help-all"):
+        with pytest.raises(SystemExit):
+            train.COMMAND.build_parser("train").parse_given([spelling])
+        assert "--adam_beta1" in capsys.readouterr().out
+
+
 def test_every_config_field_is_an_argument_or_follows_from_the_tokenizer() -> None:
     arguments = {entry.name for kind in (ModelArguments, TokenizerArguments) for entry in dataclasses.fields(kind)}
     own = {name for name in CopyNetConfig.__annotations__ if not name.endswith("token_id")}
@@ -173,9 +194,10 @@ def test_the_home_folder_is_found_where_the_shell_leaves_its_sign(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(folder)
     parser = train.COMMAND.build_parser("train")
-    assert parser.parse_given(["--train_file=~/a", "--dataset_name=~"]) == {
-        "train_file": f"{tmp_path}/a",
-        "dataset_name": "~",
+    given = ["--train_file=~/a", "--tokenizer_name=~/t", "--resume_from_checkpoint=~/c", "--run_name=~"]
+    found = {"train_file": "a", "tokenizer_name": "t", "resume_from_checkpoint": "c"}
+    assert parser.parse_given(given) == {name: f"{tmp_path}/{path}" for name, path in found.items()} | {
+        "run_name": "~"
     }
     arguments = {"train_file": str(folder / "train.jsonl"), "max_steps": 1, "hidden_size": 8, "output_dir": "~/out"}
     train_from_arguments(arguments)

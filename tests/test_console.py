@@ -144,6 +144,22 @@ def test_outputs_for_a_closed_pipe_end_the_command(model: Path, monkeypatch: pyt
     assert main(["generate", f"--model={model}", "--text", *(["a b c d e f"] * 500)]) == 141
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_output_is_an_error_of_one_line(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdout", os.fdopen(os.open("/dev/full", os.O_WRONLY), "w"))
+    assert main(["generate", f"--model={model}", "--text", "a b"]) == 2
+    assert capsys.readouterr().err.endswith(
+        "copynet-hf: standard output cannot be written (No space left on device)\n"
+    )
+
+
+def test_commands_run_without_standard_output(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)  # as after >&- in a shell
+    assert main(["generate", f"--model={model}", "--text", "a b"]) == 0
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

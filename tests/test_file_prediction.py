@@ -12,6 +12,7 @@ import os
 import random
 import re
 import shutil
+import sys
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -240,6 +241,14 @@ def test_bad_rows_go_to_a_file_of_their_own_with_the_reason(
     for row, reason in zip(bad, [*reasons, "no 'text'", "facts", "facts"], strict=True):
         assert reason in row["reason"]
     assert bad[2]["row"] == {"id": 5}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
+def test_bad_rows_of_a_file_whose_name_is_no_unicode_are_reported(model: Path, tmp_path: Path) -> None:
+    source = tmp_path / os.fsdecode(b"caf\xe9.jsonl")
+    source.write_text('{"text": "a b"}\n[1]\n')
+    assert main(command(model, source, tmp_path / "out.jsonl")) == 0
+    assert "caf\\udce9.jsonl" in (tmp_path / "out.jsonl.bad.jsonl").read_text()
 
 
 NUMBERS = [pa.int8(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()]

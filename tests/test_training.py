@@ -92,6 +92,20 @@ def test_the_loss_of_an_evaluation_is_the_mean_over_all_words(fields: dict[str, 
         assert trainer.predict(trainer.eval_dataset).metrics["test_loss"] == pytest.approx(total / count, rel=1e-5)
 
 
+@pytest.mark.parametrize("generates", [False, True])
+def test_another_evaluation_set_has_no_scores_of_the_runs_own_pairs(generates: bool, tmp_path: Path) -> None:
+    rows = [{"text": f"call {name}", "summary": name} for name in ("Ann", "Bob", "Eva", "Max", "Tom", "Zoe", "Lea")]
+    files = {name: write_rows(tmp_path / f"{name}.jsonl", rows[:size]) for name, size in (("own", 3), ("other", 7))}
+    names = {"train_file": files["other"], "validation_file": files["own"], "output_dir": str(tmp_path / "model")}
+    run = TrainingRun({**names, **SIZES, "predict_with_generate": generates})
+    run.set_up()
+    score = "eval_exact_match" if generates else "eval_unk_rate"
+    assert score in run.trainer.evaluate()
+    metrics = run.trainer.evaluate(run.trainer.train_dataset)
+    assert score not in metrics
+    assert metrics["eval_loss"] > 0
+
+
 def test_of_errors_the_lowest_is_the_best(pairs: Dataset) -> None:
     def best(metric: str, **arguments: Any) -> bool:
         given = {"output_dir": "x", "metric_for_best_model": metric, **arguments}

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
@@ -770,6 +770,23 @@ def test_onnxruntime_web_is_downloaded_once(registry: list[str], tmp_path: Path)
     cached.write_bytes(b"damaged")
     assert load_runtime() == files
     assert len(registry) == 2
+
+
+def test_a_download_that_breaks_off_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b"cut")
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.handle_request, daemon=True).start()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"http://127.0.0.1:{server.server_address[1]}")
+    with pytest.raises(OSError, match=r"\.tgz cannot be downloaded \(IncompleteRead.*: check the network"):
+        load_runtime()
+    server.server_close()
 
 
 def test_another_onnxruntime_web_is_refused(

@@ -87,6 +87,18 @@ def test_a_process_killed_at_any_file_operation_leaves_the_old_folder_or_the_new
     assert found.count(contents(OLD | NEW)) > 5  # killed while it removed the old folder
 
 
+def test_a_folder_is_replaced_although_the_working_directory_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    write_files(tmp_path / "model", OLD)
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    replace(tmp_path / "model")
+    assert read_files(tmp_path / "model").items() >= contents(NEW).items()
+
+
 @pytest.mark.parametrize(
     ("code", "message"),
     [(errno.ENOSPC, r"target cannot be written \(No space left on device\)"), (errno.EIO, "a file")],

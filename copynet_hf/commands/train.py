@@ -75,7 +75,7 @@ class TrainArgumentParser(ArgumentParser):
     def parse_given(self, argv: Sequence[str]) -> Values:
         if not {"-h", "--help"} & {*argv}:
             self._add_trainer_arguments()
-        if "--help_all" in argv:
+        if {"--help_all", "--help-all"} & {*argv}:
             self.print_help()
             self.exit()
         return super().parse_given(argv)

@@ -137,7 +137,8 @@ def write_output(
             for (line, row), outcome, reason in zip(window.rows, outcomes, part["reason"].to_pylist(), strict=True):
                 if outcome is None:
                     place = {"file": str(window.file), "line": line, "reason": reason}
-                    bad.write(f"{to_json(place if isinstance(row, str) else place | {'row': row})}\n".encode())
+                    text = to_json(place if isinstance(row, str) else place | {"row": row})
+                    bad.write(f"{text}\n".encode(errors="backslashreplace"))  # the file's name may be no Unicode
             rows = [row for row in outcomes if row is not None]
             write(rows, _select(window.table, [row is not None for row in outcomes]))
             total, num_bad = total + len(rows), num_bad + len(outcomes) - len(rows)

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import os
 import tarfile
+from http.client import HTTPException
 from io import BytesIO
 from pathlib import Path
 from urllib.request import urlopen
@@ -69,7 +70,7 @@ def _download() -> dict[str, bytes]:
         with urlopen(url, timeout=TIMEOUT) as response, tarfile.open(fileobj=BytesIO(response.read())) as archive:
             members = {name: archive.extractfile(f"package/dist/{name}") for name in FILE_DIGESTS}
             files = {name: member.read() for name, member in members.items() if member is not None}
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         raise OSError(
             f"{url} cannot be downloaded ({error}): check the network, or pass the unpacked npm package with "
             "--onnxruntime_web"

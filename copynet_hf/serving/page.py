@@ -105,7 +105,8 @@ def build_demo(
 
     beams, words = max(settings["num_beams"], MAX_BEAMS), max(settings["max_new_tokens"], MAX_WORDS)
     saved_options = {name: settings[name] for name in ("num_beams", "max_new_tokens")}
-    app = build_app(predict_batch, saved_options, Limits(max_beams=beams, max_target_length=words))
+    limits = Limits(max_beams=beams, max_target_length=words, max_work=beams * words * Limits.max_characters)
+    app = build_app(predict_batch, saved_options, limits)
 
     @app.get("/page.json")
     async def get_page() -> dict[str, object]:

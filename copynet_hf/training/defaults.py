@@ -210,7 +210,7 @@ def _check_length(given: Values) -> None:
 
 
 def _check_report_to(training_args: Seq2SeqTrainingArguments) -> None:
-    """Raises ImportError if the package of a tracker is missing, before the data are read."""
+    """Raises ImportError if the package of a tracker is missing."""
     for name in training_args.report_to or ():
         try:
             get_reporting_integration_callbacks([name])[0]()

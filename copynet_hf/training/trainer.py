@@ -241,6 +241,8 @@ class CopyNetTrainer(Trainer):
         model, tokenizer, pairs = self.copynet, cast(PreTrainedTokenizerBase, self.processing_class), self.scored_pairs
         if pairs is None or not len(pairs) or kwargs.get("metric_key_prefix") != "eval":  # predict() has other pairs
             return output
+        if len(args[0].dataset) != len(pairs):  # so has evaluate() of another dataset
+            return output
         if getattr(self.args, "predict_with_generate", False):
             scores, _ = evaluate_pairs(model, tokenizer, pairs)
             del scores["seconds"]
@@ -265,13 +267,13 @@ class CopyNetTrainer(Trainer):
 
     def _find_written(self, is_right: np.ndarray, labels: np.ndarray, pairs: Dataset) -> list[int]:
         """Of the targets with wrong words, and at most `SAMPLE_SIZE` of them, those that a greedy search writes; none
-        if they are more than half. Where another dataset is evaluated, none: labels are not those of the pairs.
+        if they are more than half. Where another dataset of this size is evaluated, none: labels are not the pairs'.
 
         Args:
             is_right, labels: (N, T) in the order of the evaluation.
         """
         encoded, wrong = cast(Any, self.eval_dataset), np.flatnonzero(~is_right.all(-1)).tolist()
-        if not wrong or 2 * len(wrong) > len(is_right) or len(encoded) != len(is_right):
+        if not wrong or 2 * len(wrong) > len(is_right):
             return []
         order = self._order_for_evaluation(encoded)
         own = {row: encoded[order[row]]["labels"] for row in take_spread(wrong, SAMPLE_SIZE)}

@@ -21,6 +21,7 @@ from copynet_hf.serving import batching
 from copynet_hf.serving.batching import Batcher, Row
 from copynet_hf.serving.limits import Limits
 
+LIMITS = Limits()
 SAVED = {"num_beams": 2, "max_new_tokens": 1}
 pytest.importorskip("uvicorn")
 connections = pytest.importorskip("copynet_hf.serving.connections")
@@ -46,7 +47,7 @@ class SlowModel:
 
 
 @contextmanager
-def serve(limits: Limits | None = None, max_connections: int = 100, **options: int) -> Iterator[tuple[int, SlowModel]]:
+def serve(limits: Limits = LIMITS, max_connections: int = 100, **options: int) -> Iterator[tuple[int, SlowModel]]:
     """Yields the port of a server, and its model."""
     model = SlowModel()
     protocol = partial(connections.Connection, max_connections=max_connections)

@@ -29,12 +29,14 @@ def export(args: ExportArguments) -> None:
     import torch
 
     from ..inference.onnx_export import export_onnx
+    from ..inference.quantization import check_quantization
     from ..saved.loading import check_model_name, load_copynet, load_model, load_tokenizer
     from ..serving.web_export import export_web
     from ..training.run_folder import check_output_dir
 
     if args.target not in ("onnx", "web"):
         raise ValueError(f"--target is {args.target}: choose onnx or web")
+    check_quantization(args.quantize)  # before the model is loaded
     folder = check_output_dir(args.output_dir, args.overwrite_output_dir)
     name = check_model_name(args.model)
     if args.target == "web":

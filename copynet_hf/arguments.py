@@ -383,6 +383,7 @@ def string_to_bool(value: str) -> bool:
     raise argparse.ArgumentTypeError(f"{value} is neither true nor false")
 
 
+# The arguments that may be paths although their names do not end so.
 OTHER_PATHS = ("model", "models", "tokenizer_name", "resume_from_checkpoint", "dataset_name", "onnxruntime_web")
 
 
@@ -459,10 +460,10 @@ def _read_argument_file(path: Path) -> list[str]:
         raise ValueError(f"{path} is a {type(content).__name__}: pass a mapping from argument names to values")
     argv = []
     for name, value in content.items():
+        if value is None:
+            continue
         values = value if isinstance(value, list) else [value]
         words = [json.dumps(each) if isinstance(each, dict) else str(each) for each in values]
-        if len(words) == 1 and value is not None:
-            argv.append(f"--{name}={words[0]}")  # it may begin with a hyphen
-        elif value is not None:
-            argv += [f"--{name}", *words]
+        # after "=", a single value may begin with a hyphen
+        argv += [f"--{name}={words[0]}"] if len(words) == 1 else [f"--{name}", *words]
     return argv

@@ -70,14 +70,11 @@ class TrainArgumentParser(ArgumentParser):
         super().__init__(arguments_type, EVERYDAY_ARGUMENTS, add_help=False, **kwargs)
         group = self.add_argument_group("help")
         group.add_argument("-h", "--help", action="help", help="show this help message and exit")
-        group.add_argument("--help_all", action="store_true", help="list every argument, and exit")
+        group.add_argument("--help_all", action="help", help="list every argument, and exit")
 
     def parse_given(self, argv: Sequence[str]) -> Values:
         if not {"-h", "--help"} & {*argv}:
             self._add_trainer_arguments()
-        if {"--help_all", "--help-all"} & {*argv}:
-            self.print_help()
-            self.exit()
         return super().parse_given(argv)
 
     def parse(self, argv: Sequence[str]) -> Values:

@@ -64,7 +64,7 @@ def format_record(record: object) -> str:
 
 
 def _list_values(record: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The values as texts, each with its name, which follows those of the objects that hold it."""
+    """The values as texts, each with its path: its name, after those of the objects that hold it."""
     if isinstance(record, Mapping):
         for name, value in record.items():
             for each in value if isinstance(value, list | tuple) else [value]:

@@ -39,9 +39,9 @@ def extract_records(prediction: Prediction | Mapping[str, Any], text: str) -> li
     """The records of an output in one of the forms that `data.fields.parse_fields` reads, in its order; None for
     another output.
 
-    A value that was copied is where its words were copied from, if that is one place. Another value is where it occurs
-    in the text, if it does: where one of its words was copied from, else where no other value is, else at the first
-    place. Case and spaces may differ.
+    A value that was copied is where its words were copied from, if that is one place, with the punctuation between
+    them. Another value is where it occurs in the text, if it does: where one of its words was copied from, else where
+    no other value is, else at the first place; case and spaces may differ.
 
     Args:
         prediction: an output for this text, of `CopyNetPredictor`, its `to_dict()`, or one of
@@ -95,14 +95,14 @@ def _find_copied(prediction: Prediction, field: Field, steps: Sequence[int]) -> 
 
 
 def _join_copied(field: Field, spans: Sequence[Span | None], text: str) -> Span | None:
-    """The place that holds the value, if all of its words were copied from there: in their order, with no other words
-    between them, or so that it holds the value."""
+    """The place from which all words of the value were copied, if they are in their order there, with no other words
+    between them, or if the place holds the value."""
     found = [span for span in spans if span is not None]
     if not found or len(found) < len(spans):
         return None
     start, end = min(start for start, _ in found), max(end for _, end in found)
-    gaps = [(last[1], first[0]) for last, first in pairwise(found)]
-    are_in_row = all(last <= first and not any(map(str.isalnum, text[last:first])) for last, first in gaps)
+    gaps = [(before[1], after[0]) for before, after in pairwise(found)]
+    are_in_row = all(left <= right and not any(map(str.isalnum, text[left:right])) for left, right in gaps)
     return (start, end) if are_in_row or _normalize(text[start:end]) == _normalize(field.value) else None
 
 

@@ -435,7 +435,7 @@ def list_marks(
     words: Mapping[str, int], size: int = 8000, min_frequency: int = 1, changes: Iterable[str] = ()
 ) -> list[str]:
     """What a vocabulary needs for chains: marks, and the letters of the words, the most frequent first, each alone and
-    glued. They are at most a quarter of the vocabulary, or all frequent ones if the frequent words leave room.
+    glued. Letters take at most a quarter of the vocabulary, or what the frequent words leave for the frequent letters.
 
     Args:
         words: how often each occurs.
@@ -446,8 +446,9 @@ def list_marks(
     counts = count_letters(words)
     del counts[JOINER]
     marks = [JOINER, *CASES, *changes, " "]
-    num_frequent, num_words = (sum(n >= min_frequency for n in each.values()) for each in (counts, words))
-    max_letters = max(size // 8, min(num_frequent, (size - len(marks) - num_words) // 2))
+    num_words = sum(count >= min_frequency for count in words.values())
+    num_letters = sum(count >= min_frequency for count in counts.values())
+    max_letters = max(size // 8, min(num_letters, (size - len(marks) - num_words) // 2))
     letters = [letter for letter, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))][:max_letters]
     glued = [JOINER + letter for letter in letters if is_glued_letter(JOINER + letter) or letter in ZERO_WIDTH]
     return list(dict.fromkeys([*marks, *letters, *glued]))

@@ -33,7 +33,7 @@ from .outputs import CopyNetEncoderOutput
 
 class PointerDecoder(RecurrentDecoder):
     """d_i = GRU(e(y_{i-1}), d_{i-1}) and u^i_j = v·tanh(W_1 e_j + W_2 d_i), section 2.3, without a context vector.
-    Theirs are LSTMs.
+    The paper has LSTMs.
 
     The paper does not say how the end symbol is pointed at: here it has a learned state e_⇐.
     """

@@ -83,7 +83,7 @@ def _put_in_place(new: Path, folder: Path, drop: Sequence[str]) -> None:
         return [name for name in names if is_here and any(fnmatch(name, pattern) for pattern in drop)]
 
     written = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
-    if not _is_worked_in(folder) and not new.is_relative_to(folder):
+    if not _holds_working_directory(folder) and not new.is_relative_to(folder):
         shutil.copytree(folder, new, True, find_dropped, _link_if_missing, dirs_exist_ok=True)  # links as links
         if _exchange(new, folder):
             return
@@ -98,8 +98,8 @@ def _put_in_place(new: Path, folder: Path, drop: Sequence[str]) -> None:
         shutil.move(new / path, folder / path)
 
 
-def _is_worked_in(folder: Path) -> bool:
-    """Whether the working directory, which may have been removed, is inside the folder."""
+def _holds_working_directory(folder: Path) -> bool:
+    """Whether the working directory, which may have been removed, is the folder or inside it."""
     try:
         return Path.cwd().is_relative_to(folder)
     except FileNotFoundError:

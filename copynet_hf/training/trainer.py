@@ -239,10 +239,8 @@ class CopyNetTrainer(Trainer):
             num_words = int((labels != IGNORED_LABEL).sum())
             output.metrics[f"{kwargs['metric_key_prefix']}_loss"] *= len(labels) / num_words
         model, tokenizer, pairs = self.copynet, cast(PreTrainedTokenizerBase, self.processing_class), self.scored_pairs
-        if pairs is None or not len(pairs) or kwargs.get("metric_key_prefix") != "eval":  # predict() has other pairs
-            return output
-        if len(args[0].dataset) != len(pairs):  # so has evaluate() of another dataset
-            return output
+        if not pairs or len(args[0].dataset) != len(pairs) or kwargs.get("metric_key_prefix") != "eval":
+            return output  # predict(), or evaluate() of another dataset
         if getattr(self.args, "predict_with_generate", False):
             scores, _ = evaluate_pairs(model, tokenizer, pairs)
             del scores["seconds"]
@@ -267,7 +265,7 @@ class CopyNetTrainer(Trainer):
 
     def _find_written(self, is_right: np.ndarray, labels: np.ndarray, pairs: Dataset) -> list[int]:
         """Of the targets with wrong words, and at most `SAMPLE_SIZE` of them, those that a greedy search writes; none
-        if they are more than half. Where another dataset of this size is evaluated, none: labels are not the pairs'.
+        if they are more than half. Of another dataset of the same size none: its labels are not those of the pairs.
 
         Args:
             is_right, labels: (N, T) in the order of the evaluation.

@@ -88,7 +88,10 @@ function mapLetters(word, letters) {
   return written.join("");
 }
 
-/** As Python's `str.capitalize`: "ß" becomes "Ss", and a capital sigma at the end "ς". @param {string} word */
+/**
+ * As Python's `str.capitalize`: "ß" becomes "Ss", and a capital sigma at the end "ς". The iota below a Greek vowel stays
+ * below its capital, where `toUpperCase` puts it beside. @param {string} word
+ */
 function capitalize(word) {
   const [first = ""] = word;
   const [initial = "", ...others] = /[\u10d0-\u10ff]/u.test(first) ? first : first.toUpperCase();

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import chain, product
+from hashlib import sha1
+from itertools import chain, cycle, product
 from pathlib import Path
 from random import Random
 
@@ -215,6 +216,22 @@ def test_names_of_one_length_that_lose_endings_have_no_number_of_first_letters()
     ]
     tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
     assert [mark for mark in OPTIONAL if mark in tokenizer.get_vocab()] == [DROP_LAST]
+
+
+@pytest.mark.parametrize("lengths", [(8, 10), (7, 40), (40,)])
+def test_codes_of_which_the_first_letters_are_copied_are_not_cut(lengths: tuple[int, ...]) -> None:
+    codes = [sha1(name.encode()).hexdigest()[:length] for name, length in zip(map(spell, range(300)), cycle(lengths))]
+    pairs = [pair(f"commit {code} by Ann (#{number})", f"{code[:7]}, #{number}") for number, code in enumerate(codes)]
+    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments())
+    assert tokenizer.segmenter == "word_punct"
+    assert [mark for mark in OPTIONAL if mark in tokenizer.get_vocab()] == ["[first_7]"]
+    source = tokenizer.encode_source("commit 19bed095f3")
+    assert source.spell(tokenizer.encode_target("19bed09", source)) == ["[first_7]", "19bed095f3"]
+
+
+def test_numbers_of_as_many_digits_that_units_follow_are_parts() -> None:
+    pairs = [pair(f"{number}kg of {spell(number)}", f"{spell(number)}: {number}") for number in range(100, 400)]
+    assert guess_segmenter(pairs) == "word_parts"
 
 
 def test_words_of_which_any_number_of_letters_is_left_have_no_mark_for_it() -> None:

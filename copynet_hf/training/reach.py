@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple, TypeVar
 
 from ..data.files import Row
-from ..model.chains import MAX_INITIALS, Neighbours, find_acronym, fits, fold, is_spelled, list_parts
+from ..model.chains import MAX_DROPPED, MAX_INITIALS, Neighbours, find_acronym, fits, fold, is_spelled, list_parts
 from ..model.segmentation import DIGRAPHS, DROP_FIRST, DROP_LAST, FIRST, INITIAL, JOINER, MARKS, PLAIN
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
@@ -140,20 +140,21 @@ def find_beyond_chance(
 
 
 def _find_first(hard: Hard) -> list[str]:
-    """The mark for the number of letters that nearly all shortened words have, if the words that they are the first
-    letters of, up to two initials not counted, have many lengths: inflected words have few endings."""
-    sizes, dropped = Counter[int](), Counter[int]()
+    """The mark for the number of letters that nearly all shortened words have, up to two initials not counted; none if
+    these words may be inflected: most have no digits, and lose few letters, in one or two lengths."""
+    sizes, dropped, uninflected = Counter[int](), Counter[int](), 0
     for word, source in hard:
         tails = [word.casefold()[start:] for start in range(MAX_INITIALS + 1)]
-        others = [form for other in {*source} if other.isalpha() for form in fold(other)]
-        cuts = [(len(tail), len(other)) for tail in tails for other in others if _is_cut(tail, other)]
+        others = [form for other in {*source} if other.isalnum() and not other.isdecimal() for form in fold(other)]
+        cuts = [(len(tail), len(other), other) for tail in tails for other in others if _is_cut(tail, other)]
         if cuts:
-            size, length = max(cuts)
+            size, length, other = max(cuts)
             sizes[size] += 1
             dropped[length - size] += 1
+            uninflected += length - size > MAX_DROPPED or not other.isalpha()
     (size, count), *_ = sizes.most_common(1) or [(0, 0)]
     num_lengths = sum(number > MIN_LENGTH_SHARE * count for number in dropped.values())
-    is_cut = count > MIN_SAME_SIZE * sizes.total() and num_lengths >= MIN_LENGTHS
+    is_cut = count > MIN_SAME_SIZE * sizes.total() and (num_lengths >= MIN_LENGTHS or 2 * uninflected > count)
     return [mark for mark, number in FIRST.items() if number == size and is_cut]
 
 
@@ -177,12 +178,13 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
         tokenizer: of a segmenter with chains, with all marks that the targets need but that of initials.
     """
     candidates: list[tuple[str, tuple[set[str], list[str]]]] = []
+    known = {word for word in tokenizer.get_vocab() if len(word) > 1}  # which are no letters
     for row in pairs:
         source = tokenizer.encode_source(row["text"], row.get("facts"), max_length=tokenizer.model_max_length)
         target = tokenizer.tokenize(row["summary"])
         neighbours = Neighbours(source.words, target)
         for place, word in enumerate(target):
-            if word not in source.words:
+            if word not in known and word not in source.words:
                 pieces = _list_pieces(tokenizer.encode_target([word], source), source)
                 singles = [piece.casefold() for piece in pieces if len(piece) == 1 and piece.isalpha()]
                 if singles:

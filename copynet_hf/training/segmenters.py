@@ -97,15 +97,12 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     words = [_Words(split(pair["text"]), split(pair["summary"])) for pair in pairs]
     min_frequency = choose_min_frequency(pairs, spelled=False)
     sample = take_spread(pairs, 1000)
-    options = (min_frequency, max_length)
-    by_words, by_parts = (_train(words, name, *options) for name in ("word_punct", "word_parts"))
-    reach_of_words, reach_of_parts = (measure_reach(each, sample) for each in (by_words, by_parts))
-    are_cut = _are_hard_words_cut(reach_of_words, reach_of_parts, len(sample)) or _are_words_cut(words)
-    tokenizer, reach = (by_parts, reach_of_parts) if are_cut else (by_words, reach_of_words)
-    changes = find_changes(tokenizer, sample, reach.hard)
-    if changes:  # words that are inflected, cut or without accents are not respelled
-        reach = measure_reach(_train(words, tokenizer.segmenter, *options, changes), sample)
-    are_numbers_cut = _are_numbers_cut(pairs)
+    by_words, by_parts = (
+        _find_reach(words, name, sample, min_frequency, max_length) for name in ("word_punct", "word_parts")
+    )
+    are_cut = _are_hard_words_cut(by_words.reach, by_parts.reach, len(sample)) or _are_words_cut(words)
+    changes, reach = by_parts if are_cut else by_words
+    are_numbers_cut = _are_numbers_cut(words, by_words.changes)
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
     if sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs):
         are_letters_cut = FIRST.keys().isdisjoint(changes) and _are_letters_cut(words, min_frequency)
@@ -163,13 +160,21 @@ def _lies_within(part: str, words: Collection[str]) -> bool:
     return part not in words and any(part in word and 2 * len(part) <= len(word) for word in words)
 
 
-def _are_numbers_cut(pairs: Sequence[Row]) -> bool:
-    """Whether targets have numbers that are parts of longer ones in their sources, as in `48906` and `48,906`."""
-    sources = ({*re.findall(r"\d+", pair["text"])} for pair in pairs)
-    targets = ({*re.findall(r"\d\d+", pair["summary"])} for pair in pairs)
-    numbers = [(number, own) for own, target in zip(sources, targets, strict=True) for number in sorted(target - own)]
-    least = MIN_NUMBERS_SHARE * len(pairs)
+def _are_numbers_cut(words: Sequence[_Words], changes: Collection[str]) -> bool:
+    """Whether targets have numbers that are parts of longer ones in their sources, as in `48906` and `48,906`. Those
+    in the first letters of a word, by `changes`, do not count, as in `19bed09` of `19bed095`."""
+    numbers: list[tuple[str, set[str]]] = []
+    for source, target in words:
+        own = _list_numbers(source)
+        cut = {word[: FIRST[mark]] for word in source for mark in FIRST.keys() & changes}
+        new = _list_numbers(word for word in target if word not in cut) - own
+        numbers += [(number, own) for number in sorted(new) if len(number) > 1]
+    least = MIN_NUMBERS_SHARE * len(words)
     return bool(find_beyond_chance(numbers, lambda number, own: any(number in other for other in own), least))
+
+
+def _list_numbers(words: Iterable[str]) -> set[str]:
+    return {number for word in words for number in re.findall(r"\d+", word)}
 
 
 def _are_numbers_new(rare: Sequence[str], num_measured: int, known: Sequence[str], words: Sequence[_Words]) -> bool:
@@ -210,6 +215,24 @@ def _are_numbers_spelled_out(words: Sequence[_Words]) -> bool:
     are_numbered = num_targets > MIN_NUMBERED * len(words)
     are_spelled = num_with_digits <= MAX_WITH_DIGITS * num_targets and num_new > MIN_WORDS_OF_NUMBER * num_numbers
     return are_numbered and are_spelled
+
+
+class _Found(NamedTuple):
+    """The marks of `OPTIONAL` that help to reach the words of targets, and how these are reached with them."""
+
+    changes: list[str]
+    reach: Reach
+
+
+def _find_reach(
+    words: Sequence[_Words], segmenter: str, sample: Sequence[Row], min_frequency: int, max_length: int
+) -> _Found:
+    """What is found with the words of a segmenter, in this sample of their pairs."""
+    options = (segmenter, min_frequency, max_length)
+    tokenizer = _train(words, *options)
+    reach = measure_reach(tokenizer, sample)
+    changes = find_changes(tokenizer, sample, reach.hard)
+    return _Found(changes, measure_reach(_train(words, *options, changes), sample) if changes else reach)
 
 
 def _train(

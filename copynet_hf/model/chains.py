@@ -31,7 +31,7 @@ from .segmentation import (
     strip_accents,
     write_digraphs,
 )
-from .vocabularies import count_letters
+from .vocabularies import count_letters, sort_by_frequency
 
 MAX_DROPPED = 4  # letters; -skiego becomes -ski in Polish
 MAX_ACRONYM = 8  # letters
@@ -449,6 +449,6 @@ def list_marks(
     num_words = sum(count >= min_frequency for count in words.values())
     num_letters = sum(count >= min_frequency for count in counts.values())
     max_letters = max(size // 8, min(num_letters, (size - len(marks) - num_words) // 2))
-    letters = [letter for letter, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))][:max_letters]
+    letters = sort_by_frequency(counts)[:max_letters]
     glued = [JOINER + letter for letter in letters if is_glued_letter(JOINER + letter) or letter in ZERO_WIDTH]
     return list(dict.fromkeys([*marks, *letters, *glued]))

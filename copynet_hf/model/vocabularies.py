@@ -64,9 +64,14 @@ def choose_words(
     Args:
         counts: how often each word occurs.
     """
-    frequent = sorted((-count, word) for word, count in counts.items() if count >= min_frequency)
-    words = dict.fromkeys([*special, *marks, *(word for _, word in frequent)])
+    words = dict.fromkeys([*special, *marks, *sort_by_frequency(counts, min_frequency)])
     return {word: index for index, word in enumerate(list(words)[:size])}
+
+
+def sort_by_frequency(counts: Mapping[str, int], min_frequency: int = 1) -> list[str]:
+    """The words, or letters, that occur so often, the most frequent ones first."""
+    frequent = (word for word, count in counts.items() if count >= min_frequency)
+    return sorted(frequent, key=lambda word: (-counts[word], word))
 
 
 def count_letters(words: Mapping[str, int]) -> Counter[str]:
@@ -84,12 +89,9 @@ def list_letters(words: Mapping[str, int]) -> str:
     Args:
         words: how often each occurs.
     """
-    frequent = (
-        (-count, letter)
-        for letter, count in count_letters(words).items()
-        if count >= MIN_LETTER_FREQUENCY and category(letter) != "Cs"  # a lone surrogate, which no file can hold
-    )
-    return "".join(letter for _, letter in sorted(frequent)[:MAX_LETTERS])
+    frequent = sort_by_frequency(count_letters(words), MIN_LETTER_FREQUENCY)
+    letters = [letter for letter in frequent if category(letter) != "Cs"]  # a lone surrogate, which no file can hold
+    return "".join(letters[:MAX_LETTERS])
 
 
 def check_vocab(vocab: object, special_tokens: Sequence[object], added: set[str]) -> dict[str, int]:

@@ -227,6 +227,13 @@ def test_codes_of_which_the_first_letters_are_copied_are_not_cut(lengths: tuple[
     assert [mark for mark in OPTIONAL if mark in tokenizer.get_vocab()] == ["[first_7]"]
     source = tokenizer.encode_source("commit 19bed095f3")
     assert source.spell(tokenizer.encode_target("19bed09", source)) == ["[first_7]", "19bed095f3"]
+    for text, tokens in {
+        "19bed09": ["[first_7]", "19bed09"],  # as if it were longer
+        "19bed0": ["19bed0"],
+        "1934509": ["1934509"],  # a number
+    }.items():
+        source = tokenizer.encode_source(f"commit {text}")
+        assert source.spell(tokenizer.encode_target(text, source)) == tokens
 
 
 def test_numbers_of_as_many_digits_that_units_follow_are_parts() -> None:

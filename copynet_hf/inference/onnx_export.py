@@ -170,7 +170,6 @@ class _Encoder(nn.Module):
         self.model = model
 
     def forward(self, inputs: Tensors) -> Tensors:
-        _agree(inputs)
         model = self.model
         encoded = model.get_encoder()(**inputs, return_dict=True)
         sources, decoder = encoded.source_ids.shape[0], model.model.decoder
@@ -205,7 +204,6 @@ class _Decoder(nn.Module):
         self.model = model
 
     def forward(self, inputs: Tensors) -> Tensors:
-        _agree(inputs)
         words = inputs["words"]
         memory, state = _fields(Memory, "memory", inputs), _fields(DecoderState, "state", inputs)
         if any(name.startswith("memory.facts.") for name in inputs):
@@ -297,14 +295,6 @@ def _axes(name: str) -> tuple[str, ...]:
     return tuple(axes)
 
 
-def _agree(inputs: Tensors) -> None:
-    """Says that an axis has one size wherever it stands, or the program would ask for it case by case."""
-    sizes: dict[str, int] = {}
-    for name, tensor in inputs.items():
-        for axis, size in zip(_axes(name), tensor.shape, strict=False):
-            torch._check(sizes.setdefault(axis, size) == size)
-
-
 # ---- making the graphs
 
 
@@ -346,7 +336,8 @@ def _eager_attention(model: CopyNetForConditionalGeneration) -> Iterator[None]:
 
 
 def _exported(graph: nn.Module, example: Tensors) -> ExportedProgram:
-    shapes = {name: dict.fromkeys(range(len(_axes(name))), Dim.DYNAMIC) for name in example}
+    axes = {axis: Dim(axis) for name in example for axis in _axes(name)}  # of one size wherever they stand
+    shapes = {name: dict(enumerate(axes[axis] for axis in _axes(name))) for name in example}
     return torch.export.export(graph, (example,), dynamic_shapes=(shapes,))
 
 

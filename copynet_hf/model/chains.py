@@ -75,6 +75,13 @@ class Chains:
             return find_acronym(word, source) or chain
         return chain
 
+    def find_whole(self, word: str) -> list[str] | None:
+        """The tokens of a whole copy that is written like longer words (`_cut_as_longer_ones`): a code of just as many
+        letters and digits as are written of others, like the hash 19bed09 beside 7 letters of longer ones."""
+        if word.isalnum() and not (word.isalpha() or word.isdecimal()):
+            return next(([mark, word] for mark in self.changes if FIRST.get(mark) == len(word)), None)
+        return None
+
     def _find_punctuation(self, word: str, source: Collection[str]) -> list[str] | None:
         """A character with fewer marks at its sides, and joiners for those that it lacks."""
         for words in (source, self.known):

@@ -141,7 +141,7 @@ class TokenizerArguments(Arguments):
     _argument_group_name = "tokenizer"
 
     tokenizer_name: str | None = argument("use this tokenizer; by default one is trained", metavar="NAME")
-    segmenter: str = argument("char, whitespace, jieba, fugashi, word_punct, word_parts, word_digits", "auto")
+    segmenter: str = argument("char, whitespace, jieba, fugashi, word_punct, {word,code}_{parts,digits}", "auto")
     vocab_size: int | None = count("size", shown="3000 characters or 10000 words")
     min_frequency: int | None = count("rarer words are copied", shown="5, 3 or 1")
     chains: bool = argument("join target words from others", True)

@@ -30,12 +30,14 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
   `max_size` is `max ￭_￭ size`.
 - `word_digits`: as `word_parts`, and every digit is a word, the same one everywhere: digits touch digits without a
   joiner, and a space between two of them is a token. `B48,906` is `B ￭ 4 8 ￭,￭ 9 0 6`.
+- `code_parts` and `code_digits`: as these two, but hexadecimal codes of six or more characters, such as the hashes of
+  commits, are whole.
 
-Outputs of these three may hold more marks, which no text is split into (`chains.py`): a joiner on its own between any
+Outputs of these five may hold more marks, which no text is split into (`chains.py`): a joiner on its own between any
 words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next
 word, `[plain]` and `[digraphs]` for its letters without accents (`Muller` and `Mueller` of `Müller`), `[initial]` for
-its first letter, `[first_3]` to `[first_8]` for as many, and `[drop_first]` and `[drop_last]` for what is left without
-the first or the last letter.
+its first letter, `[first_3]` to `[first_12]` for as many, and `[drop_first]` and `[drop_last]` for what is left
+without the first or the last letter.
 
 Nothing here needs Transformers, so that tokenizers with and without it share this file.
 """
@@ -95,7 +97,7 @@ def write_digraphs(word: str) -> str:
 CASES: dict[str, Callable[[str], str]] = {"[lower]": str.lower, "[upper]": str.upper, "[title]": str.capitalize}
 """Marks for the case of the word that follows."""
 INITIAL, DROP_FIRST, DROP_LAST = "[initial]", "[drop_first]", "[drop_last]"
-FIRST = {f"[first_{number}]": number for number in range(3, 9)}
+FIRST = {f"[first_{number}]": number for number in range(3, 13)}
 """Marks for the first letters of the word that follows, with their number."""
 CUTS = {
     INITIAL: slice(1),
@@ -115,6 +117,7 @@ OPTIONAL = (PLAIN, DIGRAPHS, *CUTS)
 """The marks that a vocabulary has only where its targets need them."""
 MARKS = frozenset([JOINER, *CHANGES])
 """What is no part of a text itself."""
+_CODE = re.compile(r"(?=[a-f]*\d)(?=\d*[a-f])[\da-f]{6,}", re.ASCII | re.IGNORECASE)
 PUNCTUATION = re.compile(rf"({JOINER}?)(\[{JOINER}\]|[^\w\s{JOINER}])({JOINER}?)")
 
 # The pieces of a text for MeCab. It drops whitespace, stops at NUL, rejects lone surrogates, takes superlinear time
@@ -262,15 +265,22 @@ def is_glued_letter(word: str) -> bool:
 # ---- parts of words
 
 
-def cut_words(words: Iterable[str], *, digits: bool = False) -> list[str]:
-    """`word_parts`, from the words of `word_punct`; with `digits`, `word_digits`."""
+def cut_words(words: Iterable[str], *, digits: bool = False, codes: bool = True) -> list[str]:
+    """`word_parts`, from the words of `word_punct`; with `digits`, `word_digits`; without `codes`, which then are not
+    cut, `code_parts` and `code_digits`."""
     tokens: list[str] = []
     for word in words:
-        parts = _cut(word, digits) if word[0].isalnum() or word[0] == "_" else [word]
+        is_cut = (word[0].isalnum() or word[0] == "_") and (codes or not is_code(word))
+        parts = _cut(word, digits) if is_cut else [word]
         if digits and tokens and _is_digit(tokens[-1]) and parts[0][0].isdecimal():  # an accent may follow the digit
             tokens.append(" ")
         tokens += parts
     return tokens
+
+
+def is_code(word: str) -> bool:
+    """Whether this is a hexadecimal code of six or more characters, with letters and digits."""
+    return _CODE.fullmatch(word) is not None
 
 
 def _is_digit(word: str) -> bool:
@@ -322,21 +332,30 @@ def _space_all(words: Iterable[str]) -> list[str]:
     return [f" {word}" if number else word for number, word in enumerate(words)]
 
 
+def _segmenter_of_parts(*, digits: bool = False, codes: bool = True) -> Segmenter:
+    return Segmenter(
+        lambda text: cut_words(_split_word_punct(text), digits=digits, codes=codes),
+        partial(_space_word_punct, digits=digits),
+    )
+
+
 SEGMENTERS: dict[str, Segmenter] = {
     "char": Segmenter(list),
     "whitespace": Segmenter(str.split, _space_all),
     "jieba": Segmenter(lambda text: _jieba_tokenizer().lcut(text)),
     "fugashi": Segmenter(_split_fugashi),
     "word_punct": Segmenter(_split_word_punct, _space_word_punct),
-    "word_parts": Segmenter(lambda text: cut_words(_split_word_punct(text)), _space_word_punct),
-    "word_digits": Segmenter(
-        lambda text: cut_words(_split_word_punct(text), digits=True), partial(_space_word_punct, digits=True)
-    ),
+    "word_parts": _segmenter_of_parts(),
+    "word_digits": _segmenter_of_parts(digits=True),
+    "code_parts": _segmenter_of_parts(codes=False),
+    "code_digits": _segmenter_of_parts(digits=True, codes=False),
 }
 
 
-CHAINED = ("word_punct", "word_parts", "word_digits")
+CHAINED = ("word_punct", "word_parts", "word_digits", "code_parts", "code_digits")
 """The segmenters whose words can be `Chains`."""
+DIGITS = ("word_digits", "code_digits")
+"""Those of which each digit is a word."""
 
 
 def get_segmenter(name: str) -> Segmenter:

@@ -19,6 +19,7 @@ from ..data.remembered import find_separator
 from ..inference.onnx_export import check_export, write_graphs
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.pieces import find_max_length
+from ..model.segmentation import CHAINED
 from ..model.source import skipped_ids
 from ..model.vocabularies import BOUNDARY, MAX_LETTERS_OF_WORD, UNKNOWN_FEATURE, UNKNOWN_LETTER
 from ..saved.whole_folder import replace_folder
@@ -26,7 +27,7 @@ from .onnxruntime_web import VERSION, load_runtime
 
 PAGE = Path(__file__).with_name("web")
 RUNTIME_FOLDER = "onnxruntime-web"
-SEGMENTERS = ("char", "whitespace", "word_punct", "word_parts", "word_digits")  # those of web/tokenizer.js
+SEGMENTERS = ("char", "whitespace", *CHAINED)  # those of web/tokenizer.js
 
 
 def export_web(

@@ -23,7 +23,7 @@ from transformers import PreTrainedTokenizerBase
 from ..data.files import Row
 from ..model.decoder import CopyNetDecoder
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from ..model.segmentation import CHANGES, JOINER, is_glued_letter
+from ..model.segmentation import CHANGES, DIGITS, JOINER, is_glued_letter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import spread
 
@@ -56,7 +56,7 @@ class AttentionGuide:
         self.letters = {
             index for index, word in enumerate(words) if is_glued_letter(word) and word.strip(JOINER) != "_"
         }
-        is_cut = tokenizer.segmenter == "word_digits"
+        is_cut = tokenizer.segmenter in DIGITS
         self.digits = {index for index, word in enumerate(words) if is_cut and len(word) == 1 and word.isdecimal()}
         self.others = {index for index, word in enumerate(words) if word == JOINER or word.isspace()}
         self.others.update(tokenizer.all_special_ids)

@@ -100,7 +100,7 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], hard: Hard) 
 
     Args:
         tokenizer: of a segmenter with chains, without such marks.
-        hard: the words of the pairs' targets that have to be spelled; see `Reach`.
+        hard: the words of the pairs' targets that have to be spelled, or generated otherwise; see `Reach`.
     """
     pairs = take_spread(pairs, len(pairs) * MAX_HARD // max(len(hard), MAX_HARD))
     hard = take_spread(hard, MAX_HARD)

@@ -16,7 +16,7 @@ from datasets import IterableDataset
 from ..arguments import MAX_SOURCE_LENGTH, TrainArguments
 from ..data.files import Row
 from ..evaluation.metrics import UNSPACED, are_mostly
-from ..model.segmentation import FIRST, cut_words, get_segmenter
+from ..model.segmentation import FIRST, cut_words, get_segmenter, is_code
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs, spread, take_spread
 from .presets import PRESET_SEGMENTERS
@@ -86,7 +86,8 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     """`char` if the sources' words have no spaces between them, as in Chinese, if most sources are single words, as in
     inflection, or if texts are short and targets respell or cut words in a way that only letters reach; else
     `word_digits` if targets are made of parts of numbers, write numbers that are not in their sources, or have no
-    digits where these have numbers; `word_parts` if they are made of parts of words; or `word_punct`.
+    digits where these have numbers; `word_parts` if they are made of parts of words; or `word_punct`. Instead of
+    `word_digits` and `word_parts`, `code_digits` and `code_parts` if targets have the first letters of codes.
 
     Args:
         max_length: the number of words to which sources are truncated.
@@ -97,12 +98,14 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     words = [_Words(split(pair["text"]), split(pair["summary"])) for pair in pairs]
     min_frequency = choose_min_frequency(pairs, spelled=False)
     sample = take_spread(pairs, 1000)
+    codes = not _are_codes_cut(words)  # whether these are words like others
+    parts, digits = ("word_parts", "word_digits") if codes else ("code_parts", "code_digits")
     by_words, by_parts = (
-        _find_reach(words, name, sample, min_frequency, max_length) for name in ("word_punct", "word_parts")
+        _find_reach(words, name, sample, min_frequency, max_length) for name in ("word_punct", parts)
     )
-    are_cut = _are_hard_words_cut(by_words.reach, by_parts.reach, len(sample)) or _are_words_cut(words)
+    are_cut = _are_hard_words_cut(by_words.reach, by_parts.reach, len(sample)) or _are_words_cut(words, codes)
     changes, reach = by_parts if are_cut else by_words
-    are_numbers_cut = _are_numbers_cut(words, by_words.changes)
+    are_numbers_cut = _are_numbers_cut(words, codes)
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
     if sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs):
         are_letters_cut = FIRST.keys().isdisjoint(changes) and _are_letters_cut(words, min_frequency)
@@ -111,8 +114,8 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
             return "char"
     rare, known = [word for word, _ in hard if word.isdecimal()], _list_known_numbers(pairs, min_frequency)
     if are_numbers_cut or _are_numbers_new(rare, len(sample), known, words) or _are_numbers_spelled_out(words):
-        return "word_digits"
-    return "word_parts" if are_cut else "word_punct"
+        return digits
+    return parts if are_cut else "word_punct"
 
 
 def _are_spelled(pairs: Sequence[Row]) -> bool:
@@ -133,9 +136,9 @@ def _are_hard_words_cut(by_words: Reach, by_parts: Reach, num_targets: int) -> b
     return num_words > max(MIN_PARTS_SHARE * num_targets, 2 * num_parts, 1)
 
 
-def _are_words_cut(words: Sequence[_Words]) -> bool:
-    """Whether targets have words that are parts of words in their sources."""
-    parts = [({*target}, {*cut_words(source)} - {*source}) for source, target in words]
+def _are_words_cut(words: Sequence[_Words], codes: bool) -> bool:
+    """Whether targets have words that are parts of words in their sources, as `cut_words` finds them."""
+    parts = [({*target}, {*cut_words(source, codes=codes)} - {*source}) for source, target in words]
     least = max(MIN_PARTS_SHARE * len(words), 1)
     return bool(find_beyond_chance(parts, lambda target, own: not own.isdisjoint(target), least))
 
@@ -160,21 +163,34 @@ def _lies_within(part: str, words: Collection[str]) -> bool:
     return part not in words and any(part in word and 2 * len(part) <= len(word) for word in words)
 
 
-def _are_numbers_cut(words: Sequence[_Words], changes: Collection[str]) -> bool:
-    """Whether targets have numbers that are parts of longer ones in their sources, as in `48906` and `48,906`. Those
-    in the first letters of a word, by `changes`, do not count, as in `19bed09` of `19bed095`."""
+def _are_codes_cut(words: Sequence[_Words]) -> bool:
+    """Whether targets have the first letters of codes in their sources, as `19bed09` of `19bed095`."""
+    pairs = [
+        ([word for word in target if word not in source], list(filter(is_code, source))) for source, target in words
+    ]
+    least = MIN_PARTS_SHARE * len(words)
+    return bool(find_beyond_chance(pairs, _is_any_beginning, least))
+
+
+def _is_any_beginning(words: Iterable[str], codes: Collection[str]) -> bool:
+    return any(code.startswith(word) for word in words if len(word) > 2 for code in codes)
+
+
+def _are_numbers_cut(words: Sequence[_Words], codes: bool) -> bool:
+    """Whether targets have numbers that are parts of longer ones in their sources, as in `48906` and `48,906`.
+
+    Args:
+        codes: whether the numbers in codes count.
+    """
     numbers: list[tuple[str, set[str]]] = []
-    for source, target in words:
-        own = _list_numbers(source)
-        cut = {word[: FIRST[mark]] for word in source for mark in FIRST.keys() & changes}
-        new = _list_numbers(word for word in target if word not in cut) - own
-        numbers += [(number, own) for number in sorted(new) if len(number) > 1]
+    for pair in words:
+        own, new = (
+            {number for word in each if codes or not is_code(word) for number in re.findall(r"\d+", word)}
+            for each in pair
+        )
+        numbers += [(number, own) for number in sorted(new - own) if len(number) > 1]
     least = MIN_NUMBERS_SHARE * len(words)
     return bool(find_beyond_chance(numbers, lambda number, own: any(number in other for other in own), least))
-
-
-def _list_numbers(words: Iterable[str]) -> set[str]:
-    return {number for word in words for number in re.findall(r"\d+", word)}
 
 
 def _are_numbers_new(rare: Sequence[str], num_measured: int, known: Sequence[str], words: Sequence[_Words]) -> bool:
@@ -231,7 +247,7 @@ def _find_reach(
     options = (segmenter, min_frequency, max_length)
     tokenizer = _train(words, *options)
     reach = measure_reach(tokenizer, sample)
-    changes = find_changes(tokenizer, sample, reach.hard)
+    changes = find_changes(tokenizer, sample, reach.hard + reach.generated)
     return _Found(changes, measure_reach(_train(words, *options, changes), sample) if changes else reach)
 
 
@@ -239,8 +255,9 @@ def _train(
     words: Iterable[_Words], segmenter: str, min_frequency: int, max_length: int, changes: Collection[str] = ()
 ) -> CopyNetTokenizer:
     """A tokenizer of the frequent ones of these words, or of their parts, with chains."""
-    parts_of = cut_words if segmenter == "word_parts" else list[str]
-    texts = map(parts_of, chain.from_iterable(words))
+    texts: Iterable[list[str]] = chain.from_iterable(words)
+    if segmenter != "word_punct":
+        texts = (cut_words(text, codes=segmenter == "word_parts") for text in texts)
     options: dict[str, Any] = {
         "max_source_oov": 10_000,
         "is_split_into_words": True,

@@ -47,7 +47,7 @@ const PIECES = new RegExp(
 /** Marks for the part of the word that follows, as the arguments of `slice`. @type {Map<string, number[]>} */
 const CUTS = new Map([
   ["[initial]", [0, 1]],
-  ...[3, 4, 5, 6, 7, 8].map((number) => /** @type {[string, number[]]} */ ([`[first_${number}]`, [0, number]])),
+  ...[3, 4, 5, 6, 7, 8, 9, 10, 11, 12].map((number) => /** @type {[string, number[]]} */ ([`[first_${number}]`, [0, number]])),
   ["[drop_first]", [1]],
   ["[drop_last]", [0, -1]],
 ]);
@@ -68,6 +68,7 @@ const TITLES = new Map(Array.from("ǅǈǋǲᾈᾉᾊᾋᾌᾍᾎᾏᾘᾙᾚᾛ�
 TITLES.set("ŉ", "ʼN");
 const MARKS = new Set([JOINER, ...CHANGES.keys()]);
 const DIGIT = /^\p{Nd}$/u;
+const CODE = /^(?=[a-f]*\d)(?=\d*[a-f])[\da-f]{6,}$/i;
 const STARTS_WORD = new RegExp(`^[${W}]`, "u");
 /** A character of words that touches what is before it; an underscore, also what is after it. */
 const GLUED_LETTER = new RegExp(`^(?:${JOINER}[${W}\\p{M}]|${JOINER}?_${JOINER})$`, "u");
@@ -117,12 +118,13 @@ function splitWordPunct(text) {
   return words;
 }
 
-/** @param {string} text @param {boolean} digits @returns {string[]} */
-function splitWordParts(text, digits) {
+/** @param {string} text @param {boolean} digits @param {boolean} codes @returns {string[]} */
+function splitWordParts(text, digits, codes) {
   /** @type {string[]} */
   const tokens = [];
   for (const word of splitWordPunct(text)) {
-    const parts = STARTS_WORD.test(word) ? cut(word, digits) : [word];
+    const isCut = STARTS_WORD.test(word) && (codes || !CODE.test(word));
+    const parts = isCut ? cut(word, digits) : [word];
     if (digits && DIGIT.test(tokens.at(-1) ?? "") && /^\p{Nd}/u.test(parts[0])) tokens.push(" ");
     for (const part of parts) tokens.push(part); // not push(...parts), which fails for a hundred thousand
   }
@@ -254,6 +256,16 @@ function spaceWordPunct(words, digits = false) {
   });
 }
 
+/** @param {boolean} digits whether every digit is a word @param {boolean} codes whether codes are cut */
+function segmenterOfParts(digits, codes) {
+  return {
+    /** @param {string} text */
+    split: (text) => splitWordParts(text, digits, codes),
+    /** @param {string[]} words */
+    space: (words) => spaceWordPunct(words, digits),
+  };
+}
+
 /**
  * `split` splits a text into words; `space` gives each of any words with the space that precedes it in their text.
  *
@@ -266,12 +278,14 @@ export const SEGMENTERS = {
     space: (words) => words.map((word, position) => (position ? ` ${word}` : word)),
   },
   word_punct: { split: splitWordPunct, space: (words) => spaceWordPunct(words) },
-  word_parts: { split: (text) => splitWordParts(text, false), space: (words) => spaceWordPunct(words) },
-  word_digits: { split: (text) => splitWordParts(text, true), space: (words) => spaceWordPunct(words, true) },
+  word_parts: segmenterOfParts(false, true),
+  word_digits: segmenterOfParts(true, true),
+  code_parts: segmenterOfParts(false, false),
+  code_digits: segmenterOfParts(true, false),
 };
 
 /** The segmenters whose words can be joined by marks. */
-const CHAINED = ["word_punct", "word_parts", "word_digits"];
+const CHAINED = ["word_punct", "word_parts", "word_digits", "code_parts", "code_digits"];
 
 /** What Python's classes of characters hold, and others do not. */
 const CLASSES = new Map([["\\d", "\\p{Nd}"], ["\\w", W], ["\\s", S]]);

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from copynet_hf import CopyNetTokenizer
 from copynet_hf.model.chains import MAX_LEFT_OUT, Chains, find_acronym, fits, list_marks, list_parts
-from copynet_hf.model.segmentation import CASES, INITIAL, JOINER, MARKS, OPTIONAL, SEGMENTERS
+from copynet_hf.model.segmentation import CASES, CHAINED, INITIAL, JOINER, MARKS, OPTIONAL, SEGMENTERS
 
 SOURCE = "Pay 16,258.73 to Anna Miller (WexError)"
 ALPHABET = "abAB_12 .,-()\n\té\u0301ßİ文字か😀ि\u200c"
 TEXTS = st.text(ALPHABET, max_size=14)
-NAMES = ["word_punct", "word_parts", "word_digits"]
 
 
 @cache
@@ -32,7 +31,7 @@ def read_target(tokenizer: CopyNetTokenizer, target: str, source: str = SOURCE) 
     return own.spell(labels)
 
 
-@pytest.mark.parametrize("segmenter", NAMES)
+@pytest.mark.parametrize("segmenter", CHAINED)
 @settings(deadline=None, max_examples=500)
 @given(source=TEXTS, target=TEXTS, changes=st.sampled_from([(), OPTIONAL]))
 @example(source="", target="1 1\u0301", changes=())

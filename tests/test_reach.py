@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from hashlib import sha1
-from itertools import chain, cycle, product
+from itertools import chain, product
 from pathlib import Path
 from random import Random
 
@@ -218,22 +218,37 @@ def test_names_of_one_length_that_lose_endings_have_no_number_of_first_letters()
     assert [mark for mark in OPTIONAL if mark in tokenizer.get_vocab()] == [DROP_LAST]
 
 
-@pytest.mark.parametrize("lengths", [(8, 10), (7, 40), (40,)])
+def make_codes(*lengths: int) -> list[str]:
+    return [sha1(b"%d" % number).hexdigest()[: lengths[number % len(lengths)]] for number in range(300)]
+
+
+@pytest.mark.parametrize("lengths", [(7, 8, 10), (7, 40), (40,)])
 def test_codes_of_which_the_first_letters_are_copied_are_not_cut(lengths: tuple[int, ...]) -> None:
-    codes = [sha1(name.encode()).hexdigest()[:length] for name, length in zip(map(spell, range(300)), cycle(lengths))]
-    pairs = [pair(f"commit {code} by Ann (#{number})", f"{code[:7]}, #{number}") for number, code in enumerate(codes)]
+    pairs = [
+        pair(f"commit {code} by Ann (#{number})", f"{code[:7]}, #{number}")
+        for number, code in enumerate(make_codes(*lengths))
+    ]
     tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments())
     assert tokenizer.segmenter == "word_punct"
     assert [mark for mark in OPTIONAL if mark in tokenizer.get_vocab()] == ["[first_7]"]
-    source = tokenizer.encode_source("commit 19bed095f3")
-    assert source.spell(tokenizer.encode_target("19bed09", source)) == ["[first_7]", "19bed095f3"]
-    for text, tokens in {
+    for code, tokens in {
+        "19bed095f3": ["[first_7]", "19bed095f3"],
         "19bed09": ["[first_7]", "19bed09"],  # as if it were longer
-        "19bed0": ["19bed0"],
         "1934509": ["1934509"],  # a number
     }.items():
-        source = tokenizer.encode_source(f"commit {text}")
-        assert source.spell(tokenizer.encode_target(text, source)) == tokens
+        source = tokenizer.encode_source(f"commit {code} by 19bed0")
+        assert source.spell(tokenizer.encode_target(f"{code[:7]} 19bed0", source)) == [*tokens, "19bed0"]
+
+
+@pytest.mark.parametrize("digits", [False, True])
+def test_codes_are_whole_where_other_words_are_cut(digits: bool) -> None:
+    pairs: list[dict[str, str]] = []
+    for number, code in enumerate(make_codes(7, 40), 100):
+        name, digit = spell(number).title(), f" 48,{number}" if digits else ""
+        pairs.append(pair(f"{code} {name}WexError 48{number}", f"{code[:7]} {name}_Wex{digit}"))
+    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments())
+    assert tokenizer.segmenter == ("code_digits" if digits else "code_parts")
+    assert [mark for mark in OPTIONAL if mark in tokenizer.get_vocab()] == ["[first_7]"]
 
 
 def test_numbers_of_as_many_digits_that_units_follow_are_parts() -> None:

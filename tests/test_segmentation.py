@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from copynet_hf.model import segmentation
-from copynet_hf.model.segmentation import JOINER, SEGMENTERS, get_segmenter
+from copynet_hf.model.segmentation import CHAINED, JOINER, SEGMENTERS, get_segmenter
 
 # Characters that the rules of word_punct treat differently, so that hypothesis often meets them together.
 TRICKY = st.text(
@@ -28,10 +28,11 @@ def contains(words: list[str], part: list[str]) -> bool:
     return any(words[start : start + len(part)] == part for start in range(len(words)))
 
 
-@pytest.mark.parametrize("name", ["char", "jieba", "fugashi", "word_punct", "word_parts", "word_digits"])
+@pytest.mark.parametrize("name", ["char", "jieba", "fugashi", *CHAINED])
 @settings(deadline=None, max_examples=300)
 @given(text=ANY_TEXT)
 @example(text="")
+@example(text="5 0e1f2a 9 cafe01_2, DEAD7BEEF0")
 @example(text=f"{JOINER}a{JOINER}{JOINER} [{JOINER}] \\{JOINER}")
 @example(text="  a\t\tb \r\n\r\n c  ")
 @example(text="_\u0345\u03b1 \u0391\u0345_\u0345")
@@ -140,6 +141,21 @@ def test_an_item_has_the_same_tokens_next_to_spaces_and_punctuation(item: str, a
 )
 def test_the_scheme_of_word_digits_by_example(text: str, words: list[str]) -> None:
     assert SEGMENTERS["word_digits"].split(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "parts", "digits"),
+    [
+        ("at 19bed09 or 19bed0", ["at", "19bed09", "or", "19bed0"], ["at", "19bed09", "or", "19bed0"]),
+        ("9 7EADBEEF", ["9", "7EADBEEF"], ["9", " ", "7EADBEEF"]),
+        ("12ab3", ["12", JOINER, "ab", JOINER, "3"], ["1", "2", JOINER, "ab", JOINER, "3"]),  # too short
+        ("facade", ["facade"], ["facade"]),
+        ("12cdefg", ["12", JOINER, "cdefg"], ["1", "2", JOINER, "cdefg"]),  # not hexadecimal
+    ],
+)
+def test_codes_are_whole(text: str, parts: list[str], digits: list[str]) -> None:
+    assert SEGMENTERS["code_parts"].split(text) == parts
+    assert SEGMENTERS["code_digits"].split(text) == digits
 
 
 @given(number=st.text("0123456789\u0663", min_size=1), text=st.text("ab_1 \t\n.-\"'()文é", max_size=12))

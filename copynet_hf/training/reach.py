@@ -14,8 +14,9 @@ from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import take_spread
 
-MIN_INITIALS = 0.1  # for each pair, in addition to those by chance
-MIN_CHANGED = 0.03  # of the words that have to be spelled: the number, for each pair, that are changed source words
+# For each pair, in addition to those by chance: letters on their own that are initials, and changed source words among
+# those that have to be spelled, initials in them and acronyms included. Letters may be options of a command.
+MIN_INITIALS, MIN_CHANGED = 0.1, 0.03
 # Of words of which only the first letters are copied: the share with the same number of letters, and how many lengths
 # the words in the source have at least, each with this share. 100 %, and 5 lengths, where user names have 8 letters; 1
 # or 2 lengths where Russian names lose one or two.
@@ -171,13 +172,14 @@ def _is_changed(word: str, source: Iterable[str], mark: str, other_marks: Collec
 
 
 def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
-    """Whether letters of targets, on their own or in acronyms, are initials of words in their sources: enough are, and
-    more than twice as many as the letters of other pairs in their places would be.
+    """Whether letters of targets, on their own, in longer words or in acronyms, are initials of words in their source:
+    enough of one kind are, and more than twice as many as the letters of other pairs in their places would be.
 
     Args:
         tokenizer: of a segmenter with chains, with all marks that the targets need but that of initials.
     """
-    candidates: list[tuple[str, tuple[set[str], list[str]]]] = []
+    alone: list[tuple[str, tuple[set[str], list[str]]]] = []
+    in_words, acronyms = alone[:], alone[:]
     known = {word for word in tokenizer.get_vocab() if len(word) > 1}  # which are no letters
     for row in pairs:
         source = tokenizer.encode_source(row["text"], row.get("facts"), max_length=tokenizer.model_max_length)
@@ -190,9 +192,13 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
                 if singles:
                     near = [other for other in neighbours.find(place) if len(other) > 1 and other[0].isalpha()]
                     context = ({other[0].casefold() for other in near}, source.words)
-                    is_acronym = len(singles) == len(word) > 1
-                    candidates += ((letters, context) for letters in ([word] if is_acronym else singles))
-    return bool(find_beyond_chance(candidates, _are_initials, MIN_INITIALS * len(pairs)))
+                    if len(singles) == len(word) > 1:
+                        acronyms.append((word, context))
+                    else:
+                        letters = alone if len(word) == 1 else in_words
+                        letters += ((letter, context) for letter in singles)
+    least = ((alone, MIN_INITIALS), (in_words, MIN_CHANGED), (acronyms, MIN_CHANGED))
+    return any(find_beyond_chance(found, _are_initials, share * len(pairs)) for found, share in least)
 
 
 def _are_initials(letters: str, context: tuple[Collection[str], Sequence[str]]) -> bool:
@@ -202,7 +208,7 @@ def _are_initials(letters: str, context: tuple[Collection[str], Sequence[str]]) 
         context: the neighbours' initials, and all words of the source.
     """
     initials, words = context
-    return letters in initials if len(letters) == 1 else find_acronym(letters, words) is not None
+    return letters in initials if len(letters) == 1 else INITIAL in (find_acronym(letters, words) or ())
 
 
 def _list_pieces(ids: Sequence[int], source: Source) -> list[str]:

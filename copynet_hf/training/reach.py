@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from random import Random
 from typing import NamedTuple, TypeVar
 
@@ -14,9 +14,10 @@ from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import take_spread
 
-# For each pair, in addition to those by chance: letters on their own that are initials, and changed source words among
-# those that have to be spelled, initials in them and acronyms included. Letters may be options of a command.
-MIN_INITIALS, MIN_CHANGED = 0.1, 0.03
+MIN_CHANGED = 0.03  # of the words that have to be spelled: the number, for each pair, that are changed source words
+# Of letters that are initials, the number, for each pair, in addition to those by chance. Letters on their own may be
+# options of a command, or units.
+MIN_INITIALS = {"alone": 0.1, "in a word": MIN_CHANGED, "acronym": MIN_CHANGED}
 # Of words of which only the first letters are copied: the share with the same number of letters, and how many lengths
 # the words in the source have at least, each with this share. 100 %, and 5 lengths, where user names have 8 letters; 1
 # or 2 lengths where Russian names lose one or two.
@@ -27,6 +28,7 @@ KINDS = ("known", "copied", "joined", "spelled", "unknown")
 
 _First = TypeVar("_First")
 _Second = TypeVar("_Second")
+Context = tuple[set[str], list[str]]
 Hard = Sequence[tuple[str, list[str]]]
 """(word, words of its source), for words of targets that have to be spelled."""
 
@@ -178,35 +180,37 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
     Args:
         tokenizer: of a segmenter with chains, with all marks that the targets need but that of initials.
     """
-    alone: list[tuple[str, tuple[set[str], list[str]]]] = []
-    in_words, acronyms = alone[:], alone[:]
+    letters: dict[str, list[tuple[str, Context]]] = {kind: [] for kind in MIN_INITIALS}
+    for kind, found in _find_letters(tokenizer, pairs):
+        letters[kind].append(found)
+    return any(
+        find_beyond_chance(letters[kind], _are_initials, share * len(pairs)) for kind, share in MIN_INITIALS.items()
+    )
+
+
+def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator[tuple[str, tuple[str, Context]]]:
+    """The letters of targets that are not copied, with their kind, one of `MIN_INITIALS`, and their context: the
+    initials of neighbouring source words, and all words of the source."""
     known = {word for word in tokenizer.get_vocab() if len(word) > 1}  # which are no letters
     for row in pairs:
         source = tokenizer.encode_source(row["text"], row.get("facts"), max_length=tokenizer.model_max_length)
         target = tokenizer.tokenize(row["summary"])
         neighbours = Neighbours(source.words, target)
         for place, word in enumerate(target):
-            if word not in known and word not in source.words:
-                pieces = _list_pieces(tokenizer.encode_target([word], source), source)
-                singles = [piece.casefold() for piece in pieces if len(piece) == 1 and piece.isalpha()]
-                if singles:
-                    near = [other for other in neighbours.find(place) if len(other) > 1 and other[0].isalpha()]
-                    context = ({other[0].casefold() for other in near}, source.words)
-                    if len(singles) == len(word) > 1:
-                        acronyms.append((word, context))
-                    else:
-                        letters = alone if len(word) == 1 else in_words
-                        letters += ((letter, context) for letter in singles)
-    least = ((alone, MIN_INITIALS), (in_words, MIN_CHANGED), (acronyms, MIN_CHANGED))
-    return any(find_beyond_chance(found, _are_initials, share * len(pairs)) for found, share in least)
+            if word in known or word in source.words:
+                continue
+            pieces = _list_pieces(tokenizer.encode_target([word], source), source)
+            singles = [piece.casefold() for piece in pieces if len(piece) == 1 and piece.isalpha()]
+            near = neighbours.find(place) if singles else []
+            context = ({other[0].casefold() for other in near if len(other) > 1 and other[0].isalpha()}, source.words)
+            if len(singles) == len(word) > 1:
+                yield "acronym", (word, context)
+            else:
+                yield from (("alone" if len(word) == 1 else "in a word", (letter, context)) for letter in singles)
 
 
-def _are_initials(letters: str, context: tuple[Collection[str], Sequence[str]]) -> bool:
-    """Whether a letter is the initial of a neighbouring source word, or several are those of source words in a row.
-
-    Args:
-        context: the neighbours' initials, and all words of the source.
-    """
+def _are_initials(letters: str, context: Context) -> bool:
+    """Whether a letter is the initial of a neighbouring source word, or several are those of source words in a row."""
     initials, words = context
     return letters in initials if len(letters) == 1 else INITIAL in (find_acronym(letters, words) or ())
 

@@ -14,10 +14,10 @@ from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import take_spread
 
-MIN_CHANGED = 0.03  # of the words that have to be spelled: the number, for each pair, that are changed source words
-# Of letters that are initials, the number, for each pair, in addition to those by chance. Letters on their own may be
-# options of a command, or units.
-MIN_INITIALS = {"alone": 0.1, "in a word": MIN_CHANGED, "acronym": MIN_CHANGED}
+MIN_INITIALS = 0.1  # for each pair, in addition to those by chance
+# Of the words that have to be spelled: the number, for each pair, that are changed source words. And the number of
+# initials, unless targets have many letters on their own, such as the options of commands.
+MIN_CHANGED = 0.03
 # Of words of which only the first letters are copied: the share with the same number of letters, and how many lengths
 # the words in the source have at least, each with this share. 100 %, and 5 lengths, where user names have 8 letters; 1
 # or 2 lengths where Russian names lose one or two.
@@ -175,21 +175,20 @@ def _is_changed(word: str, source: Iterable[str], mark: str, other_marks: Collec
 
 def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
     """Whether letters of targets, on their own, in longer words or in acronyms, are initials of words in their source:
-    enough of one kind are, and more than twice as many as the letters of other pairs in their places would be.
+    enough are, and more than twice as many as the letters of other pairs in their places would be. Where few letters
+    are on their own, which may be no initials and would then be mistaken for them, fewer initials are enough.
 
     Args:
         tokenizer: of a segmenter with chains, with all marks that the targets need but that of initials.
     """
-    letters: dict[str, list[tuple[str, Context]]] = {kind: [] for kind in MIN_INITIALS}
-    for kind, found in _find_letters(tokenizer, pairs):
-        letters[kind].append(found)
-    return any(
-        find_beyond_chance(letters[kind], _are_initials, share * len(pairs)) for kind, share in MIN_INITIALS.items()
-    )
+    found = list(_find_letters(tokenizer, pairs))
+    num_alone = sum(is_alone for is_alone, _ in found)
+    share = MIN_INITIALS if num_alone > MIN_INITIALS * len(pairs) else MIN_CHANGED
+    return bool(find_beyond_chance([letters for _, letters in found], _are_initials, share * len(pairs)))
 
 
-def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator[tuple[str, tuple[str, Context]]]:
-    """The letters of targets that are not copied, with their kind, one of `MIN_INITIALS`, and their context: the
+def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator[tuple[bool, tuple[str, Context]]]:
+    """The letters of targets that are not copied: whether they are on their own; and a letter or acronym, with the
     initials of neighbouring source words, and all words of the source."""
     known = {word for word in tokenizer.get_vocab() if len(word) > 1}  # which are no letters
     for row in pairs:
@@ -204,9 +203,9 @@ def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator
             near = neighbours.find(place) if singles else []
             context = ({other[0].casefold() for other in near if len(other) > 1 and other[0].isalpha()}, source.words)
             if len(singles) == len(word) > 1:
-                yield "acronym", (word, context)
+                yield False, (word, context)
             else:
-                yield from (("alone" if len(word) == 1 else "in a word", (letter, context)) for letter in singles)
+                yield from ((len(word) == 1, (letter, context)) for letter in singles)
 
 
 def _are_initials(letters: str, context: Context) -> bool:

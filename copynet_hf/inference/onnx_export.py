@@ -170,6 +170,7 @@ class _Encoder(nn.Module):
         self.model = model
 
     def forward(self, inputs: Tensors) -> Tensors:
+        _agree(inputs)
         model = self.model
         encoded = model.get_encoder()(**inputs, return_dict=True)
         sources, decoder = encoded.source_ids.shape[0], model.model.decoder
@@ -204,6 +205,7 @@ class _Decoder(nn.Module):
         self.model = model
 
     def forward(self, inputs: Tensors) -> Tensors:
+        _agree(inputs)
         words = inputs["words"]
         memory, state = _fields(Memory, "memory", inputs), _fields(DecoderState, "state", inputs)
         if any(name.startswith("memory.facts.") for name in inputs):
@@ -295,6 +297,15 @@ def _axes(name: str) -> tuple[str, ...]:
     return tuple(axes)
 
 
+def _agree(inputs: Tensors) -> None:
+    """Says that an axis has one size wherever it stands, or the program would ask for it case by case. Named dimensions
+    would say it, too, but be refused for an encoder whose positions are limited."""
+    sizes: dict[str, int] = {}
+    for name, tensor in inputs.items():
+        for axis, size in zip(_axes(name), tensor.shape, strict=False):
+            torch._check(sizes.setdefault(axis, size) == size)
+
+
 # ---- making the graphs
 
 
@@ -336,8 +347,7 @@ def _eager_attention(model: CopyNetForConditionalGeneration) -> Iterator[None]:
 
 
 def _exported(graph: nn.Module, example: Tensors) -> ExportedProgram:
-    axes = {axis: Dim(axis) for name in example for axis in _axes(name)}  # of one size wherever they stand
-    shapes = {name: dict(enumerate(axes[axis] for axis in _axes(name))) for name in example}
+    shapes = {name: dict.fromkeys(range(len(_axes(name))), Dim.DYNAMIC) for name in example}
     return torch.export.export(graph, (example,), dynamic_shapes=(shapes,))
 
 

@@ -165,11 +165,8 @@ def _lies_within(part: str, words: Collection[str]) -> bool:
 
 def _are_codes_cut(words: Sequence[_Words]) -> bool:
     """Whether targets have the first letters of codes in their sources, as `19bed09` of `19bed095`."""
-    pairs = [
-        ([word for word in target if word not in source], list(filter(is_code, source))) for source, target in words
-    ]
-    least = MIN_PARTS_SHARE * len(words)
-    return bool(find_beyond_chance(pairs, _is_any_beginning, least))
+    pairs = [({*target} - {*source}, {word for word in source if is_code(word)}) for source, target in words]
+    return bool(find_beyond_chance(pairs, _is_any_beginning, MIN_PARTS_SHARE * len(words)))
 
 
 def _is_any_beginning(words: Iterable[str], codes: Collection[str]) -> bool:

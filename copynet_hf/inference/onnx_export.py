@@ -299,7 +299,7 @@ def _axes(name: str) -> tuple[str, ...]:
 
 def _agree(inputs: Tensors) -> None:
     """Says that an axis has one size wherever it stands, or the program would ask for it case by case. Named dimensions
-    would say it, too, but be refused for an encoder whose positions are limited."""
+    would say so, too, but are refused where an encoder limits its positions."""
     sizes: dict[str, int] = {}
     for name, tensor in inputs.items():
         for axis, size in zip(_axes(name), tensor.shape, strict=False):

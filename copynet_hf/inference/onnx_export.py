@@ -298,8 +298,10 @@ def _axes(name: str) -> tuple[str, ...]:
 
 
 def _agree(inputs: Tensors) -> None:
-    """Says that an axis has one size wherever it stands, or the program would ask for it case by case. Named dimensions
-    would say so, too, but are refused where an encoder limits its positions."""
+    """Says that an axis has one size wherever it stands, or the program would ask for it case by case.
+
+    Named dimensions would say so, too, but are refused where an encoder limits its positions.
+    """
     sizes: dict[str, int] = {}
     for name, tensor in inputs.items():
         for axis, size in zip(_axes(name), tensor.shape, strict=False):

@@ -265,12 +265,12 @@ def is_glued_letter(word: str) -> bool:
 # ---- parts of words
 
 
-def cut_words(words: Iterable[str], *, digits: bool = False, codes: bool = True) -> list[str]:
-    """`word_parts`, from the words of `word_punct`; with `digits`, `word_digits`; without `codes`, which then are not
-    cut, `code_parts` and `code_digits`."""
+def cut_words(words: Iterable[str], *, digits: bool = False, whole_codes: bool = False) -> list[str]:
+    """`word_parts`, from the words of `word_punct`; with `digits`, `word_digits`; with `whole_codes`, `code_parts` and
+    `code_digits`."""
     tokens: list[str] = []
     for word in words:
-        is_cut = (word[0].isalnum() or word[0] == "_") and (codes or not is_code(word))
+        is_cut = (word[0].isalnum() or word[0] == "_") and not (whole_codes and is_code(word))
         parts = _cut(word, digits) if is_cut else [word]
         if digits and tokens and _is_digit(tokens[-1]) and parts[0][0].isdecimal():  # an accent may follow the digit
             tokens.append(" ")
@@ -332,9 +332,9 @@ def _space_all(words: Iterable[str]) -> list[str]:
     return [f" {word}" if number else word for number, word in enumerate(words)]
 
 
-def _segmenter_of_parts(*, digits: bool = False, codes: bool = True) -> Segmenter:
+def _segmenter_of_parts(*, digits: bool = False, whole_codes: bool = False) -> Segmenter:
     return Segmenter(
-        lambda text: cut_words(_split_word_punct(text), digits=digits, codes=codes),
+        lambda text: cut_words(_split_word_punct(text), digits=digits, whole_codes=whole_codes),
         partial(_space_word_punct, digits=digits),
     )
 
@@ -347,8 +347,8 @@ SEGMENTERS: dict[str, Segmenter] = {
     "word_punct": Segmenter(_split_word_punct, _space_word_punct),
     "word_parts": _segmenter_of_parts(),
     "word_digits": _segmenter_of_parts(digits=True),
-    "code_parts": _segmenter_of_parts(codes=False),
-    "code_digits": _segmenter_of_parts(digits=True, codes=False),
+    "code_parts": _segmenter_of_parts(whole_codes=True),
+    "code_digits": _segmenter_of_parts(digits=True, whole_codes=True),
 }
 
 

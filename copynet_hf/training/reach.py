@@ -29,6 +29,7 @@ KINDS = ("known", "copied", "joined", "spelled", "unknown")
 _First = TypeVar("_First")
 _Second = TypeVar("_Second")
 Context = tuple[set[str], list[str]]
+"""The initials of source words near a word of a target, and all words of the source."""
 Hard = Sequence[tuple[str, list[str]]]
 """(word, words of its source), for words of targets that have to be spelled."""
 
@@ -97,14 +98,15 @@ def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -
     return "spelled" if is_spelled(source.spell(ids), source.words) else "joined"
 
 
-def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], hard: Hard) -> list[str]:
+def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], reach: Reach) -> list[str]:
     """The marks of `OPTIONAL` that chains need: those for initials, accents, first letters, beginnings and endings,
     each if it turns source words into enough of the words of their targets, more than twice as many as by chance.
 
     Args:
         tokenizer: of a segmenter with chains, without such marks.
-        hard: the words of the pairs' targets that have to be spelled, or generated otherwise; see `Reach`.
+        reach: of the pairs' targets; what marks might give is spelled, unknown or generated.
     """
+    hard: Hard = reach.hard + reach.generated
     pairs = take_spread(pairs, len(pairs) * MAX_HARD // max(len(hard), MAX_HARD))
     hard = take_spread(hard, MAX_HARD)
     least, first = MIN_CHANGED * len(pairs), _find_first(hard)
@@ -188,8 +190,8 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
 
 
 def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator[tuple[bool, tuple[str, Context]]]:
-    """The letters of targets that are not copied: whether they are on their own; and a letter or acronym, with the
-    initials of neighbouring source words, and all words of the source."""
+    """The letters and acronyms of targets that are not copied: whether it is a letter on its own, and what it is, with
+    its context."""
     known = {word for word in tokenizer.get_vocab() if len(word) > 1}  # which are no letters
     for row in pairs:
         source = tokenizer.encode_source(row["text"], row.get("facts"), max_length=tokenizer.model_max_length)

@@ -98,14 +98,14 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     words = [_Words(split(pair["text"]), split(pair["summary"])) for pair in pairs]
     min_frequency = choose_min_frequency(pairs, spelled=False)
     sample = take_spread(pairs, 1000)
-    codes = not _are_codes_cut(words)  # whether these are words like others
-    parts, digits = ("word_parts", "word_digits") if codes else ("code_parts", "code_digits")
+    whole_codes = _are_codes_shortened(words)
+    parts, digits = ("code_parts", "code_digits") if whole_codes else ("word_parts", "word_digits")
     by_words, by_parts = (
         _find_reach(words, name, sample, min_frequency, max_length) for name in ("word_punct", parts)
     )
-    are_cut = _are_hard_words_cut(by_words.reach, by_parts.reach, len(sample)) or _are_words_cut(words, codes)
+    are_cut = _are_hard_words_cut(by_words.reach, by_parts.reach, len(sample)) or _are_words_cut(words, whole_codes)
     changes, reach = by_parts if are_cut else by_words
-    are_numbers_cut = _are_numbers_cut(words, codes)
+    are_numbers_cut = _are_numbers_cut(words, whole_codes)
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
     if sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs):
         are_letters_cut = FIRST.keys().isdisjoint(changes) and _are_letters_cut(words, min_frequency)
@@ -136,9 +136,9 @@ def _are_hard_words_cut(by_words: Reach, by_parts: Reach, num_targets: int) -> b
     return num_words > max(MIN_PARTS_SHARE * num_targets, 2 * num_parts, 1)
 
 
-def _are_words_cut(words: Sequence[_Words], codes: bool) -> bool:
+def _are_words_cut(words: Sequence[_Words], whole_codes: bool) -> bool:
     """Whether targets have words that are parts of words in their sources, as `cut_words` finds them."""
-    parts = [({*target}, {*cut_words(source, codes=codes)} - {*source}) for source, target in words]
+    parts = [({*target}, {*cut_words(source, whole_codes=whole_codes)} - {*source}) for source, target in words]
     least = max(MIN_PARTS_SHARE * len(words), 1)
     return bool(find_beyond_chance(parts, lambda target, own: not own.isdisjoint(target), least))
 
@@ -163,7 +163,7 @@ def _lies_within(part: str, words: Collection[str]) -> bool:
     return part not in words and any(part in word and 2 * len(part) <= len(word) for word in words)
 
 
-def _are_codes_cut(words: Sequence[_Words]) -> bool:
+def _are_codes_shortened(words: Sequence[_Words]) -> bool:
     """Whether targets have the first letters of codes in their sources, as `19bed09` of `19bed095`."""
     pairs = [({*target} - {*source}, {word for word in source if is_code(word)}) for source, target in words]
     return bool(find_beyond_chance(pairs, _is_any_beginning, MIN_PARTS_SHARE * len(words)))
@@ -173,16 +173,16 @@ def _is_any_beginning(words: Iterable[str], codes: Collection[str]) -> bool:
     return any(code.startswith(word) for word in words if len(word) > 2 for code in codes)
 
 
-def _are_numbers_cut(words: Sequence[_Words], codes: bool) -> bool:
+def _are_numbers_cut(words: Sequence[_Words], whole_codes: bool) -> bool:
     """Whether targets have numbers that are parts of longer ones in their sources, as in `48906` and `48,906`.
 
     Args:
-        codes: whether the numbers in codes count.
+        whole_codes: whether the numbers in codes do not count.
     """
     numbers: list[tuple[str, set[str]]] = []
     for pair in words:
         own, new = (
-            {number for word in each if codes or not is_code(word) for number in re.findall(r"\d+", word)}
+            {number for word in each if not (whole_codes and is_code(word)) for number in re.findall(r"\d+", word)}
             for each in pair
         )
         numbers += [(number, own) for number in sorted(new - own) if len(number) > 1]
@@ -244,7 +244,7 @@ def _find_reach(
     options = (segmenter, min_frequency, max_length)
     tokenizer = _train(words, *options)
     reach = measure_reach(tokenizer, sample)
-    changes = find_changes(tokenizer, sample, reach.hard + reach.generated)
+    changes = find_changes(tokenizer, sample, reach)
     return _Found(changes, measure_reach(_train(words, *options, changes), sample) if changes else reach)
 
 
@@ -254,7 +254,7 @@ def _train(
     """A tokenizer of the frequent ones of these words, or of their parts, with chains."""
     texts: Iterable[list[str]] = chain.from_iterable(words)
     if segmenter != "word_punct":
-        texts = (cut_words(text, codes=segmenter == "word_parts") for text in texts)
+        texts = (cut_words(text, whole_codes=segmenter == "code_parts") for text in texts)
     options: dict[str, Any] = {
         "max_source_oov": 10_000,
         "is_split_into_words": True,

@@ -98,8 +98,7 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     if has_chains:
         rows = list(spread(sample, REACH_SAMPLE_SIZE))
         spelling = train() if count_of_spelled > 1 else tokenizer
-        reach = measure_reach(spelling, rows)
-        changes = find_changes(spelling, rows, reach.hard + reach.generated)
+        changes = find_changes(spelling, rows, measure_reach(spelling, rows))
         tokenizer = train(count_of_spelled, changes) if changes else tokenizer
     if max_source_oov is not None and encoder is None:
         return tokenizer

@@ -118,12 +118,12 @@ function splitWordPunct(text) {
   return words;
 }
 
-/** @param {string} text @param {boolean} digits @param {boolean} codes @returns {string[]} */
-function splitWordParts(text, digits, codes) {
+/** @param {string} text @param {boolean} digits @param {boolean} wholeCodes @returns {string[]} */
+function splitWordParts(text, digits, wholeCodes) {
   /** @type {string[]} */
   const tokens = [];
   for (const word of splitWordPunct(text)) {
-    const isCut = STARTS_WORD.test(word) && (codes || !CODE.test(word));
+    const isCut = STARTS_WORD.test(word) && !(wholeCodes && CODE.test(word));
     const parts = isCut ? cut(word, digits) : [word];
     if (digits && DIGIT.test(tokens.at(-1) ?? "") && /^\p{Nd}/u.test(parts[0])) tokens.push(" ");
     for (const part of parts) tokens.push(part); // not push(...parts), which fails for a hundred thousand
@@ -256,11 +256,11 @@ function spaceWordPunct(words, digits = false) {
   });
 }
 
-/** @param {boolean} digits whether every digit is a word @param {boolean} codes whether codes are cut */
-function segmenterOfParts(digits, codes) {
+/** @param {boolean} digits whether every digit is a word @param {boolean} wholeCodes whether codes are whole */
+function segmenterOfParts(digits, wholeCodes) {
   return {
     /** @param {string} text */
-    split: (text) => splitWordParts(text, digits, codes),
+    split: (text) => splitWordParts(text, digits, wholeCodes),
     /** @param {string[]} words */
     space: (words) => spaceWordPunct(words, digits),
   };
@@ -278,10 +278,10 @@ export const SEGMENTERS = {
     space: (words) => words.map((word, position) => (position ? ` ${word}` : word)),
   },
   word_punct: { split: splitWordPunct, space: (words) => spaceWordPunct(words) },
-  word_parts: segmenterOfParts(false, true),
-  word_digits: segmenterOfParts(true, true),
-  code_parts: segmenterOfParts(false, false),
-  code_digits: segmenterOfParts(true, false),
+  word_parts: segmenterOfParts(false, false),
+  word_digits: segmenterOfParts(true, false),
+  code_parts: segmenterOfParts(false, true),
+  code_digits: segmenterOfParts(true, true),
 };
 
 /** The segmenters whose words can be joined by marks. */

@@ -87,6 +87,7 @@ def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> 
     assert read_target(tokenizer, "N7: Miller, N", source)[-2:] == ["[initial]", "Nora"]
     assert read_target(tokenizer, "N7: Miller, N", f"{source}, not N nor O or n")[-2:] == ["[initial]", "Nora"]
     assert read_target(tokenizer, "Miller N", "New: Nora N Miller")[-1] == "N"
+    assert read_target(tokenizer, "-n Nora", f"{source} -v")[:2] == [f"-{JOINER}", "n"]
     assert read_target(tokenizer, "MILLER, M", "for Max Miller")[-2:] == ["[initial]", "Max"]
     cutting = make_tokenizer(texts=("nilmEUL",), changes=("[initial]", "[first_3]"))
     assert read_target(cutting, "mmil", "write to Max Miller")[:3] == ["[lower]", "[initial]", "Max"]

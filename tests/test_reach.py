@@ -122,11 +122,11 @@ def test_initials_in_few_pairs_are_left_alone(number: int, expected: bool) -> No
     assert (INITIAL in tokenizer.get_vocab()) is expected
 
 
-@pytest.mark.parametrize(("target", "expected"), [("pack", True), ("tar -c -d", False)])
+@pytest.mark.parametrize(("target", "expected"), [("pack", True), ("tar -c -d", True), ("pack: c, d", False)])
 def test_initials_are_found_in_a_few_of_the_pairs_unless_letters_would_be_mistaken_for_them(
     target: str, expected: bool
 ) -> None:
-    """Of ten requests, one is to add a user, and nine have the options of a command, or none."""
+    """Of ten requests, one is to add a user, and nine have no letters, the options of a command, or other letters."""
     users = make_users("initial")[::11]
     pairs = users + [pair(f"pack {spell(number)} for {NAMES[number % 10]}", target) for number in range(90)]
     tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))

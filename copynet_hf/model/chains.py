@@ -383,9 +383,12 @@ class Neighbours:
         there is no anchor. It is what the word `index` of the target copies, or else what the closest word of the
         target does.
 
-        For a single letter: no words if it is among them itself, and none in lower case unless the anchor is.
+        For a single letter: no words if it is among them itself or an option, as in `ls -n`, and none in lower case
+        unless the anchor is.
         """
         word = self.target[index]
+        if len(word) == 1 and index and self.target[index - 1] == f"-{JOINER}":
+            return []
         places = self._find_parts(word.casefold()) if len(word) > 1 else []
         for distance in range(1, len(self.target)):
             if places:

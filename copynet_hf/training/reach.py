@@ -16,7 +16,7 @@ from .dataset import take_spread
 
 MIN_INITIALS = 0.1  # for each pair, in addition to those by chance
 # Of the words that have to be spelled: the number, for each pair, that are changed source words. And the number of
-# initials, unless targets have many letters on their own, such as the options of commands.
+# initials, unless targets have many letters on their own, such as classes or variants.
 MIN_CHANGED = 0.03
 # Of words of which only the first letters are copied: the share with the same number of letters, and how many lengths
 # the words in the source have at least, each with this share. 100 %, and 5 lengths, where user names have 8 letters; 1
@@ -190,8 +190,8 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
 
 
 def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator[tuple[bool, tuple[str, Context]]]:
-    """The letters and acronyms of targets that are not copied: whether it is a letter on its own, and what it is, with
-    its context."""
+    """The letters and acronyms of targets that are not copied: whether it is a letter on its own beside source words
+    whose initial it might be, and what it is, with its context."""
     known = {word for word in tokenizer.get_vocab() if len(word) > 1}  # which are no letters
     for row in pairs:
         source = tokenizer.encode_source(row["text"], row.get("facts"), max_length=tokenizer.model_max_length)
@@ -207,7 +207,7 @@ def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator
             if len(singles) == len(word) > 1:
                 yield False, (word, context)
             else:
-                yield from ((len(word) == 1, (letter, context)) for letter in singles)
+                yield from ((len(word) == 1 and bool(near), (letter, context)) for letter in singles)
 
 
 def _are_initials(letters: str, context: Context) -> bool:

@@ -314,6 +314,26 @@ def test_words_are_cut_where_chains_of_known_words_would_generate_what_they_hold
     assert guess_segmenter(pairs) == segmenter
 
 
+@pytest.mark.parametrize(("unit", "segmenter"), [("k", "word_parts"), (" k", "word_punct")])
+def test_words_are_cut_where_chains_would_generate_the_numbers_that_they_hold(unit: str, segmenter: str) -> None:
+    """In one pair of ten there is a number like `21k`, which targets have as 21000."""
+    counts = [pair(f"{spell(number)} has {number}{unit} users", f"{number}000 users") for number in range(11, 51)]
+    others = [pair(f"{spell(number)} has {number} users", f"{number} users") for number in range(1100, 1460)]
+    assert guess_segmenter([*counts, *others]) == segmenter
+
+
+@pytest.mark.parametrize(("share", "segmenter"), [(0.1, "word_digits"), (0.03, "word_punct")])
+def test_digits_are_words_where_some_numbers_have_another_first_digit(share: float, segmenter: str) -> None:
+    """Russian phone numbers: 89161234567 to 79161234567, most of them already with 7."""
+    size = 600
+    numbers = [f"9{7919 * number % 10**9:09}" for number in range(11, 11 + size)]
+    pairs = [
+        pair(f"{spell(index)} has {'8' if index < share * size else '7'}{number} at home", f"call 7{number} for me")
+        for index, number in enumerate(numbers)
+    ]
+    assert guess_segmenter(pairs) == segmenter
+
+
 def test_digits_are_words_where_targets_group_them_in_another_way() -> None:
     numbers = [(name, 1000 + 7919 * number % 90000) for number, name in enumerate(NAMES * 30)]
     grouped = [pair(f"{name} has {number} lamps", f"{name}: {number:,}") for name, number in numbers[:120]]

@@ -20,7 +20,8 @@ from .reach import KINDS, measure_reach
 SAMPLE_SIZE = 5000  # pairs of each split that are looked at
 # From these shares of the pairs on, what is found is reported.
 MIN_LONGER, MIN_CONTAINED, MIN_DIFFERING = 0.9, 0.9, 0.01
-# Words that are spelled or unknown are named if they are more than this share, the most frequent ones.
+# Words that are spelled, some digits of numbers included, or unknown are named if they are more than this share, the
+# most frequent ones.
 MIN_HARD, NUM_SHOWN = 0.005, 20
 
 
@@ -31,13 +32,14 @@ def describe_words(pairs: Pairs, tokenizer: CopyNetTokenizer) -> str:
     shares = [f"{100 * reach.words[kind] / reach.num_words:.1f} % {kind}" for kind in KINDS if reach.words[kind]]
     targets = f"{len(sample):,} targets" if len(sample) == SAMPLE_SIZE else "the targets"
     text = f"of {_count(reach.num_words, 'word')} of {targets}, {', '.join(shares)}"
-    if len(reach.hard) <= MIN_HARD * reach.num_words:
+    hard = reach.hard + reach.numbers
+    if len(hard) <= MIN_HARD * reach.num_words:
         return text
-    counts = Counter(word for word, _ in reach.hard)
+    counts = Counter(word for word, _ in hard)
     frequent = ", ".join(repr(word) for word, _ in counts.most_common(NUM_SHOWN))
     return (
-        f"{text}; spelled or unknown are {frequent}: more pairs with such words, or a lower --min_frequency, make "
-        "them known; --segmenter char learns to change letters"
+        f"{text}; spelled, at least in part, or unknown are {frequent}: more pairs with such words, or a lower "
+        "--min_frequency, make them known; --segmenter char learns to change letters"
     )
 
 

@@ -39,9 +39,9 @@ class Reach(NamedTuple):
 
     words: by kind. "known": in the vocabulary. "copied": whole, from the source. "joined": of words, parts or letters,
         perhaps in another case. "spelled": mostly of letters. "unknown": UNK.
-    hard: (word, words of its source), "spelled" and "unknown".
-    numbers: the same of those "joined" numbers for which digits are made up: of 75014, where its source has 7SO14, but
-        not of 2031, where it has 31, if 20 is added to other numbers, too.
+    hard: (word, words of its source), "spelled" and "unknown", but for numbers that are spelled.
+    numbers: the same of those "joined" and "spelled" numbers for which digits are made up: of 75014, where its source
+        has 7SO14, but not of 2031, where it has 31, if 20 is added to other numbers, too.
     generated: the same of those "joined" words that are mostly generated, although they are inside a source word:
         ecffc018, of known words such as ec and ff, where the source has 0xECFFC018.
     num_signs: how many of the words are punctuation in the vocabulary.
@@ -75,17 +75,16 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
             ids = [] if word in known else tokenizer.encode_target([word], source)
             kind = find_kind(tokenizer, ids, source) if ids else "known"
             words[kind] += 1
+            made = "".join(piece for piece in _list_pieces(ids, source) if piece not in source.words)
             if kind == "known":
                 num_signs += not any(map(str.isalnum, word))
+            elif kind in ("joined", "spelled") and word.isdecimal():
+                numbers.append((word, source.words))
+                added.append(made)
             elif kind in ("spelled", "unknown"):
                 hard.append((word, source.words))
-            elif kind == "joined":
-                made = "".join(piece for piece in _list_pieces(ids, source) if piece not in source.words)
-                if word.isdecimal():
-                    numbers.append((word, source.words))
-                    added.append(made)
-                elif 2 * len(made) > len(word) and any(word.casefold() in other.casefold() for other in source.words):
-                    generated.append((word, source.words))
+            elif 2 * len(made) > len(word) and any(word.casefold() in other.casefold() for other in source.words):
+                generated.append((word, source.words))
     often = {digits for digits, count in Counter(added).items() if count >= MIN_OFTEN} | {""}
     rare = [number for number, digits in zip(numbers, added, strict=True) if digits not in often]
     return Reach(words, hard, rare, generated, num_signs)

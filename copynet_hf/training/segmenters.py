@@ -36,10 +36,11 @@ RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
 UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
 # Words are cut if targets copy parts of source words in more than this share of the pairs: 0.3 where `38x` gives 38,
 # 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair have to be
-# spelled or generated otherwise, and fewer than half of them where words are cut.
+# spelled or generated, numbers in part, otherwise, and fewer than half of them where words are cut.
 MIN_PARTS_SHARE = 0.01
 # Each digit is a word if targets have more parts of their sources' numbers than this, for each pair, in addition to
-# those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates.
+# those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates. Or more numbers that have
+# most digits of one there: 0.1 where one phone number in ten begins with 8 in place of +7.
 MIN_NUMBERS_SHARE = 0.05
 # Each digit is a word if targets have at least this many different numbers that are not in their sources. Months as
 # numbers are only 12.
@@ -113,7 +114,8 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
         if are_letters_cut or are_respelled or _are_known_words_respelled(words, min_frequency):
             return "char"
     rare, known = [word for word, _ in hard if word.isdecimal()], _list_known_numbers(pairs, min_frequency)
-    if are_numbers_cut or _are_numbers_new(rare, len(sample), known, words) or _are_numbers_spelled_out(words):
+    are_numbers_new = _are_digits_new(reach.numbers, len(sample)) or _are_numbers_new(rare, len(sample), known, words)
+    if are_numbers_cut or are_numbers_new or _are_numbers_spelled_out(words):
         return digits
     return parts if are_cut else "word_punct"
 
@@ -131,9 +133,10 @@ def _are_spelled(pairs: Sequence[Row]) -> bool:
 
 def _are_hard_words_cut(by_words: Reach, by_parts: Reach, num_targets: int) -> bool:
     """Whether cutting source words more than halves the number of target words that have to be spelled, or generated
-    although the source has them."""
-    num_words, num_parts = (len(reach.hard) + len(reach.generated) for reach in (by_words, by_parts))
-    return num_words > max(MIN_PARTS_SHARE * num_targets, 2 * num_parts, 1)
+    although the source has them, or the number of those whose digits are made up."""
+    counts = [(len(reach.hard) + len(reach.generated), len(reach.numbers)) for reach in (by_words, by_parts)]
+    least = max(MIN_PARTS_SHARE * num_targets, 1)
+    return any(of_words > max(least, 2 * of_parts) for of_words, of_parts in zip(*counts, strict=True))
 
 
 def _are_words_cut(words: Sequence[_Words], whole_codes: bool) -> bool:
@@ -188,6 +191,12 @@ def _are_numbers_cut(words: Sequence[_Words], whole_codes: bool) -> bool:
         numbers += [(number, own) for number in sorted(new - own) if len(number) > 1]
     least = MIN_NUMBERS_SHARE * len(words)
     return bool(find_beyond_chance(numbers, lambda number, own: any(number in other for other in own), least))
+
+
+def _are_digits_new(numbers: Hard, num_targets: int) -> bool:
+    """Whether numbers of targets, some digits of which would be made up, mostly have digits of their sources, as
+    79161234567 those of 89161234567."""
+    return bool(find_beyond_chance(numbers, _has_digits, MIN_NUMBERS_SHARE * num_targets))
 
 
 def _are_numbers_new(rare: Sequence[str], num_measured: int, known: Sequence[str], words: Sequence[_Words]) -> bool:

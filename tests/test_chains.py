@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from copynet_hf import CopyNetTokenizer
 from copynet_hf.model.chains import MAX_LEFT_OUT, Chains, find_acronym, fits, list_marks, list_parts
-from copynet_hf.model.segmentation import CASES, CHAINED, INITIAL, JOINER, MARKS, OPTIONAL, SEGMENTERS
+from copynet_hf.model.segmentation import (
+    CASES,
+    CHAINED,
+    INITIAL,
+    JOINER,
+    MARKS,
+    OPTIONAL,
+    SEGMENTERS,
+    strip_accents,
+)
 
 SOURCE = "Pay 16,258.73 to Anna Miller (WexError)"
 ALPHABET = "abAB_12 .,-()\n\té\u0301ßİ文字か😀ि\u200c"
@@ -80,6 +89,25 @@ def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:
     assert tokenizer.decode(labels, source=SOURCE) == "aM am A ab"
 
 
+@pytest.mark.parametrize(
+    ("source", "tokens"),
+    [
+        ("Anna Miller", ["[initial]", "[lower_plain]", "Anna", JOINER, "[lower_plain]", "Miller"]),
+        (
+            "\u00d6zlem M\u00fcller",
+            ["[initial]", "[lower_plain]", "\u00d6zlem", JOINER, "[lower_plain]", "M\u00fcller"],
+        ),
+        ("Kim miller", ["[initial]", "[lower_plain]", "Kim", JOINER, "miller"]),
+    ],
+)
+def test_words_with_and_without_accents_are_written_alike_in_lower_case(source: str, tokens: list[str]) -> None:
+    tokenizer = make_tokenizer(texts=("akomilerd",), changes=("[plain]", "[lower_plain]", "[initial]"))
+    surname = strip_accents(source.split()[1]).lower()
+    assert read_target(tokenizer, f"{strip_accents(source)[0].lower()}{surname}", source) == tokens
+    assert read_target(tokenizer, source, source) == source.split()
+    assert read_target(tokenizer, "Muller", "M\u00fcller") == ["[plain]", "M\u00fcller"]
+
+
 def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> None:
     tokenizer = make_tokenizer(texts=("nilmEUL",), changes=("[initial]",))
     source = "New names: Nora Miller, N7, Nice"
@@ -87,6 +115,7 @@ def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> 
     assert read_target(tokenizer, "N7: Miller, N", source)[-2:] == ["[initial]", "Nora"]
     assert read_target(tokenizer, "N7: Miller, N", f"{source}, not N nor O or n")[-2:] == ["[initial]", "Nora"]
     assert read_target(tokenizer, "Miller N", "New: Nora N Miller")[-1] == "N"
+    assert read_target(tokenizer, "n7 Lili", "Lili N 7 Ned")[:2] == ["[lower]", "N"]
     assert read_target(tokenizer, "-n Nora", f"{source} -v")[:2] == [f"-{JOINER}", "n"]
     assert read_target(tokenizer, "MILLER, M", "for Max Miller")[-2:] == ["[initial]", "Max"]
     cutting = make_tokenizer(texts=("nilmEUL",), changes=("[initial]", "[first_3]"))

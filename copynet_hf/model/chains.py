@@ -22,6 +22,7 @@ from .segmentation import (
     FIRST,
     INITIAL,
     JOINER,
+    LOWERED,
     MARKS,
     OPTIONAL,
     PLAIN,
@@ -166,14 +167,16 @@ def _list_copies(
     """The parts of the word that words of the source give, each with the fewest tokens for it: as they are, in another
     case, or by `changes`, marks of `OPTIONAL`; of initials, the first of `near`."""
     pieces: dict[str, list[str]] = {}
+    letters, lowered = {other for other in near if len(other) == 1}, {*LOWERED.values()}
 
     def keep(part: str, tokens: list[str]) -> None:
-        if part in word and (part not in pieces or (part[1:] and _rank(tokens) < _rank(pieces[part]))):
+        is_better = part in pieces and (part[1:] or tokens[-1] in letters) and _rank(tokens) < _rank(pieces[part])
+        if part in word and (part not in pieces or is_better):
             pieces[part] = tokens
 
     def keep_in_each_case(part: str, tokens: list[str]) -> None:
         keep(part, tokens)
-        for mark, change in CASES.items():
+        for mark, change in CASES.items() if lowered.isdisjoint(tokens) else ():
             if (changed := change(part)) != part:
                 keep(changed, [mark, *tokens])
 
@@ -238,10 +241,12 @@ def list_initials(word: str, changes: Collection[str]) -> Iterator[tuple[str, li
 
 
 def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
-    """A part of a word, and the part without accents, with their marks."""
-    yield part, marks
-    for mark in (PLAIN, DIGRAPHS):
-        if mark in changes and (plain := CHANGES[mark](part)) != part:
+    """A part of a word, and the part without accents, with their marks. First, as of pieces with as many tokens the
+    first is taken, that in lower case."""
+    for mark in (*LOWERED.values(), None, PLAIN, DIGRAPHS):
+        if mark is None:
+            yield part, marks
+        elif mark in changes and (plain := CHANGES[mark](part)) != part:
             yield plain, [mark, *marks]
 
 

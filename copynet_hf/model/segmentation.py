@@ -107,13 +107,17 @@ CUTS = {
 }
 """Marks for the part of the word that follows, in characters."""
 PLAIN, DIGRAPHS = "[plain]", "[digraphs]"
+LOWERED = {PLAIN: "[lower_plain]", DIGRAPHS: "[lower_digraphs]"}
+"""Marks for lower case without accents, in which words that have none are written, too."""
 CHANGES: dict[str, Callable[[str], str]] = {
     **CASES,
     PLAIN: strip_accents,
     DIGRAPHS: write_digraphs,
+    LOWERED[PLAIN]: lambda word: strip_accents(word).lower(),
+    LOWERED[DIGRAPHS]: lambda word: write_digraphs(word).lower(),
     **{mark: itemgetter(part) for mark, part in CUTS.items()},
 }
-OPTIONAL = (PLAIN, DIGRAPHS, *CUTS)
+OPTIONAL = (PLAIN, DIGRAPHS, *LOWERED.values(), *CUTS)
 """The marks that a vocabulary has only where its targets need them."""
 MARKS = frozenset([JOINER, *CHANGES])
 """What is no part of a text itself."""

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import reduce
 from random import Random
 from typing import NamedTuple, TypeVar
 
 from ..data.files import Row
 from ..model.chains import MAX_DROPPED, MAX_INITIALS, Neighbours, find_acronym, fits, fold, is_spelled, list_parts
-from ..model.segmentation import DIGRAPHS, DROP_FIRST, DROP_LAST, FIRST, INITIAL, JOINER, MARKS, PLAIN
+from ..model.segmentation import (
+    CHANGES,
+    DIGRAPHS,
+    DROP_FIRST,
+    DROP_LAST,
+    FIRST,
+    INITIAL,
+    JOINER,
+    LOWERED,
+    MARKS,
+    PLAIN,
+    strip_accents,
+)
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import take_spread
@@ -22,6 +35,7 @@ MIN_CHANGED = 0.03
 # the words in the source have at least, each with this share. 100 %, and 5 lengths, where user names have 8 letters; 1
 # or 2 lengths where Russian names lose one or two.
 MIN_SAME_SIZE, MIN_LENGTHS, MIN_LENGTH_SHARE = 0.8, 3, 0.05
+MIN_PLAIN = 0.9  # of the words with accents that are written in lower case
 MAX_HARD = 2_000  # words to be spelled from which the marks are found, each compared with its whole source
 MIN_OFTEN = 5  # digits that are added to as many numbers are not made up
 KINDS = ("known", "copied", "joined", "spelled", "unknown")
@@ -127,7 +141,28 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], reach: Reach
     words = [*tokenizer.get_vocab(), *changes]
     vocab = {word: index for index, word in enumerate(words)}
     changing = CopyNetTokenizer(vocab, tokenizer.segmenter, tokenizer.max_source_oov)
-    return [INITIAL, *changes] if has_initials(changing, pairs) else changes
+    if has_initials(changing, pairs):
+        changes = [INITIAL, *changes]
+    return [*changes, LOWERED[plain]] if plain in changes and _are_plain_in_lower_case(changing, pairs) else changes
+
+
+def _are_plain_in_lower_case(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> bool:
+    """Whether source words with accents that targets write in lower case lose their accents, nearly all of them, as in
+    user names: these are then written alike, whether the word has accents or not."""
+    counts = Counter[bool]()
+    for row in pairs:
+        source = tokenizer.encode_source(row["text"], row.get("facts"), max_length=tokenizer.model_max_length)
+        marks: list[str] = []
+        for piece in source.spell(tokenizer.encode_target(tokenizer.tokenize(row["summary"]), source)):
+            if piece in CHANGES:
+                marks.append(piece)
+                continue
+            if "[lower]" in marks:
+                written = reduce(lambda word, mark: CHANGES[mark](word), reversed(marks), piece)
+                is_plain = not LOWERED.keys().isdisjoint(marks)
+                counts[is_plain] += is_plain or strip_accents(written) != written
+            marks = []
+    return counts[True] > MIN_PLAIN * counts.total()
 
 
 def find_beyond_chance(

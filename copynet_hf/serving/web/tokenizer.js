@@ -59,6 +59,8 @@ const CHANGES = new Map([
   ...Array.from(CUTS, ([mark, part]) => [mark, (word) => Array.from(word).slice(...part).join("")]),
   ["[plain]", (word) => replaceLetters(word, PLAIN)],
   ["[digraphs]", (word) => replaceLetters(word, DIGRAPHS)],
+  ["[lower_plain]", (word) => replaceLetters(word, PLAIN).toLowerCase()],
+  ["[lower_digraphs]", (word) => replaceLetters(word, DIGRAPHS).toLowerCase()],
   ["[lower]", (word) => word.toLowerCase()],
   ["[upper]", (word) => word.toUpperCase()],
   ["[title]", capitalize],

@@ -35,9 +35,10 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
 
 Outputs of these five may hold more marks, which no text is split into (`chains.py`): a joiner on its own between any
 words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next
-word, `[plain]` and `[digraphs]` for its letters without accents (`Muller` and `Mueller` of `Müller`), `[initial]` for
-its first letter, `[first_3]` to `[first_12]` for as many, and `[drop_first]` and `[drop_last]` for what is left
-without the first or the last letter.
+word, `[plain]` and `[digraphs]` for its letters without accents (`Muller` and `Mueller` of `Müller`), `[lower_plain]`
+and `[lower_digraphs]` for these in lower case, also of words that have no accents, `[initial]` for its first letter,
+`[first_3]` to `[first_12]` for as many, and `[drop_first]` and `[drop_last]` for what is left without the first or the
+last letter.
 
 Nothing here needs Transformers, so that tokenizers with and without it share this file.
 """

@@ -167,6 +167,15 @@ def test_acronyms_are_found_in_the_pairs() -> None:
     assert INITIAL in tokenizer.get_vocab()
 
 
+def test_frequent_acronyms_are_not_known_if_they_are_initials() -> None:
+    """A known `AB` would be generated, also where the name of a test pair has other initials."""
+    people = [(f"{first}l{last.lower()}", f"{last}m{first.lower()}") for first, last in product(NAMES, NAMES)]
+    pairs = [pair(f"{a} {b} is here", f"{a} {b}, {a[0]}{b[0]}, EU") for a, b in people + 5 * people[:20]]
+    known = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct")).get_vocab()
+    assert INITIAL in known
+    assert [word for word in known if len(word) == 2 and word.isalpha() and word.isupper()] == ["EU"]
+
+
 @pytest.mark.parametrize("change", [str, lambda name: name.replace("a", "\u00e1").replace("o", "\u00f4")])
 @pytest.mark.parametrize(("size", "initials"), [(3, 0), (6, 1), (8, 0)])
 def test_how_many_first_letters_are_copied_is_found_in_the_pairs(

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from ..arguments import MAX_SOURCE_LENGTH, TokenizerArguments, TrainArguments
 from ..data.files import Row
 from ..evaluation.compute_metrics import spells_words
-from ..model.chains import Chains, Joined, is_joined, is_spelled, list_marks, list_parts
+from ..model.chains import Chains, Joined, find_acronym, is_joined, is_spelled, list_marks, list_parts
 from ..model.segmentation import CASES, CHAINED, INITIAL, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
@@ -132,9 +132,9 @@ def list_words(
     """The words of sources, facts and targets, each as often as it counts.
 
     Without chains, all count. With them, a word of a target counts where its source has it, or where no source word
-    gives it in another form, such as another case, nor several in a row, joined. A word that is always copied, and
-    sometimes in another form, does not count at all: a model that knows it would write it from memory, and not where
-    it sees a new one.
+    gives it in another form, such as another case, nor several in a row, joined, or their initials. A word that is
+    always copied, and sometimes in another form, does not count at all: a model that knows it would write it from
+    memory, and not where it sees a new one.
 
     Args:
         generated_count: how often a word of a target counts that would have to be spelled.
@@ -157,6 +157,8 @@ def list_words(
         others = [word for word in target if word not in in_source]
         joined = Joined.of_words(text if has_chains else [])
         made = {word for word in others if word in in_another_form or is_joined(word, joined)}
+        if INITIAL in changes:
+            made.update(word for word in others if word.isupper() and find_acronym(word, text))
         folded = " ".join(target).casefold()
         used.update(word for word, forms in forms_of.items() if any(form.casefold() in folded for form in forms))
         generated.update(word for word in others if word not in made)

@@ -107,6 +107,7 @@ SETTINGS = (
     "guided_attention",
     "guide_lengths",
     "smoothed_words",
+    "marks",
 )
 # Their validation sets had no part in the choice of the defaults, which they confirm.
 HELD_BACK = ("rewriting, 5,000", "Turkish, small")

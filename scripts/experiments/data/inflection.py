@@ -100,7 +100,7 @@ def _missing(path: Path) -> FileNotFoundError:
     return FileNotFoundError(f"{path} is missing: name the folder of the data with --data_dir or COPYNET_DATA")
 
 
-def read_published(data_dir: Path) -> dict[str, dict[str, float | None]]:
+def read_accuracies(data_dir: Path) -> dict[str, dict[str, float | None]]:
     """Published test accuracies in percent, by set such as `got_small`, then by system; also `train_pairs` and
     `test_words`. The rows `all small (by word)` and `all large (by word)` are means weighted by test words."""
     path = data_dir / FOLDER / "published_test_accuracy.tsv"

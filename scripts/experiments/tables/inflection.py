@@ -10,9 +10,9 @@ from typing import Any
 
 from copynet_hf.arguments import NUM_BEAMS
 
-from ..data.inflection import COLUMNS, SIZES, list_files, read_published, read_test_rows
+from ..data.inflection import COLUMNS, SIZES, list_files, read_accuracies, read_test_rows
 from ..data.rows import Row
-from ..reports.markdown import find_runs, get_data_facts, table
+from ..reports.markdown import find_runs, get_data_facts, read_published, table
 from ..running.results_file import ResultsFile
 from ..running.settings import Settings
 from ..running.trained_models import evaluate_once, join_once, train_once
@@ -32,7 +32,7 @@ def run(settings: Settings) -> ResultsFile:
     """Trains and scores a model for each set, and an ensemble of the seeds' models once all of them are there."""
     results = ResultsFile("inflection", settings)
     results.add_data_facts(
-        signature="exact match|NFC|case:mixed", baselines={}, published=read_published(settings.data_dir)
+        signature="exact match|NFC|case:mixed", baselines={}, published=read_accuracies(settings.data_dir)
     )
     for name, (language, size) in SETS.items():
         if settings.includes(name):
@@ -81,7 +81,7 @@ def _score(rows: Sequence[Row], outputs: Sequence[Row]) -> dict[str, Any]:
 
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/inflection.md."""
-    published = get_data_facts(results)["published"]
+    published = _read_published(results)
     found = {
         size: [name for name in SETS if name.endswith(size) and find_runs(results, name, COPYNET)] for size in SIZES
     }
@@ -109,6 +109,15 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
             }
             for size, of_sets in scores.items()
         },
+    }
+
+
+def _read_published(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The published accuracies that the results have, and those that were published later."""
+    later: dict[str, dict[str, float]] = read_published("inflection")
+    return {
+        name: of_set | {system: scores[name] for system, scores in later.items() if name in scores}
+        for name, of_set in get_data_facts(results)["published"].items()
     }
 
 

@@ -50,6 +50,9 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         rows.append([name, *of_models, len(runs), f"{statistics.mean(run['minutes'] for run in runs):.1f}"])
     means = list(map(statistics.mean, zip(*scores.values(), strict=True)))
     rows.append(["mean of sets", *map(format_mean, means), "", ""])
+    languages: dict[str, list[float]] = {}
+    for name, of_models in scores.items():
+        languages.setdefault(name.partition("_")[0], []).append(of_models[0])
     is_whole = found == list(SETS_2023)
     published = read_published("inflection_2023")
     ours = dict(zip(models, map(format_mean, means), strict=True))
@@ -58,6 +61,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         "ensemble_size": len(ENSEMBLE_SEEDS) if has_ensembles else None,
         "sets": len(found),
         "all_sets": len(SETS_2023),
+        "mean_of_languages": format_mean(statistics.mean(map(statistics.mean, languages.values()))),
         "published": published,
         "scores": table(["", *models, "seeds", "minutes"], rows),
         "means": table(["", "mean of sets"], [*published.items(), *ours.items()]) if is_whole else "",

@@ -69,6 +69,20 @@ def test_a_word_that_words_in_a_row_are_joined_to_is_left_to_copying() -> None:
         assert count([pair(f"at {source}", "mCaDam")])["mCaDam"] == 1
 
 
+@pytest.mark.parametrize(("largest", "is_known"), [(40, False), (20, True)])
+@pytest.mark.parametrize("text", ["{}k users", "{} thousand users", "3,{} kW"])
+def test_a_number_that_digits_are_added_to_is_left_to_copying(text: str, largest: int, is_known: bool) -> None:
+    """Unless they are added to few numbers."""
+    joined = "3" if "," in text else ""
+    pairs = [pair(text.format(number), f"{joined}{number}000") for number in range(11, largest)] * 5
+    for generated_count in (1, 3):
+        counts = Counter(chain.from_iterable(list_words(pairs, "word_parts", generated_count, has_chains=True)))
+        assert (f"{joined}15000" in counts) is is_known
+        assert counts["15"] == 5
+    other = [*pairs, pair("many users", f"{joined}15000")]
+    assert any(f"{joined}15000" in words for words in list_words(other, "word_parts", 1, has_chains=True))
+
+
 @pytest.mark.parametrize(("num_changed", "is_known"), [(100, False), (10, True)])
 def test_a_word_that_one_source_lacks_is_left_to_copying(num_changed: int, is_known: bool) -> None:
     counts = count([pair("ask viktor", "Viktor")] * num_changed + [pair("ask him", "Viktor")])
@@ -362,6 +376,21 @@ def test_digits_are_words_where_targets_group_them_in_another_way() -> None:
     ]
     days = [pair(f"{name} {''.join(day)}", "-".join(day)) for name, *day in days]
     assert guess_segmenter(days) == "word_digits"
+
+
+@pytest.mark.parametrize(("share", "segmenter"), [(0.2, "word_digits"), (0.02, "word_punct")])
+def test_digits_are_words_where_numbers_are_divided(share: float, segmenter: str) -> None:
+    """`1630` to 16:30, beside numbers that have the digits of months and minutes by chance."""
+    generator = Random(0)
+    pairs = []
+    for index in range(800):
+        month, hour, minute = (generator.randrange(size) for size in (9, 24, 60))
+        cases = [str(generator.randrange(10**7)) for _ in range(8)]
+        time = f"{hour:02}:{minute:02}"
+        start = time.replace(":", "") + "Z" if index < share * 800 else time
+        text = f"cases {' and '.join(cases)} since {NAMES[month]} 2031 at {start}"
+        pairs.append(pair(text, f"{' | '.join(cases)} | 2031-{month + 1:02}T{time}"))
+    assert guess_segmenter(pairs) == segmenter
 
 
 def test_digits_are_words_where_targets_spell_numbers_out() -> None:

@@ -42,6 +42,7 @@ MIN_PARTS_SHARE = 0.01
 # those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates. Or more numbers that have
 # most digits of one there: 0.1 where one phone number in ten begins with 8 in place of +7.
 MIN_NUMBERS_SHARE = 0.05
+MAX_DIVIDED = 6  # the numbers that a number is divided into, as the digits of a moment, by the second
 # Each digit is a word if targets have at least this many different numbers that are not in their sources. Months as
 # numbers are only 12.
 MIN_NEW_NUMBERS = 40
@@ -106,7 +107,7 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     )
     are_cut = _are_hard_words_cut(by_words.reach, by_parts.reach, len(sample)) or _are_words_cut(words, whole_codes)
     changes, reach = by_parts if are_cut else by_words
-    are_numbers_cut = _are_numbers_cut(words, whole_codes)
+    are_numbers_cut = _are_numbers_cut(words, whole_codes) or _are_numbers_divided(pairs, words, whole_codes)
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
     if sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs):
         are_letters_cut = FIRST.keys().isdisjoint(changes) and _are_letters_cut(words, min_frequency)
@@ -184,13 +185,32 @@ def _are_numbers_cut(words: Sequence[_Words], whole_codes: bool) -> bool:
     """
     numbers: list[tuple[str, set[str]]] = []
     for pair in words:
-        own, new = (
-            {number for word in each if not (whole_codes and is_code(word)) for number in re.findall(r"\d+", word)}
-            for each in pair
-        )
+        own, new = (_find_numbers(each, whole_codes) for each in pair)
         numbers += [(number, own) for number in sorted(new - own) if len(number) > 1]
     least = MIN_NUMBERS_SHARE * len(words)
     return bool(find_beyond_chance(numbers, lambda number, own: any(number in other for other in own), least))
+
+
+def _find_numbers(words: Iterable[str], whole_codes: bool) -> set[str]:
+    """The numbers in words, but not in codes if these are whole."""
+    return {number for word in words if not (whole_codes and is_code(word)) for number in re.findall(r"\d+", word)}
+
+
+def _are_numbers_divided(pairs: Sequence[Row], words: Sequence[_Words], whole_codes: bool) -> bool:
+    """Whether numbers of targets, with one character between them, are together a number of their source, as in
+    `1630` and `16:30`: rarer by chance than a part of a number, so that it shows among many numbers, too."""
+    divided: list[tuple[set[str], set[str]]] = []
+    for pair, (source, target) in zip(pairs, words, strict=True):
+        rows = (re.findall(r"\d+", row) for row in re.findall(r"\d+(?:\D\d+)+", pair["summary"]))
+        together = {
+            "".join(row[start:end])
+            for row in rows
+            for start in range(len(row))
+            for end in range(start + 2, min(start + MAX_DIVIDED, len(row)) + 1)
+        }
+        divided.append((together - _find_numbers(target, whole_codes), _find_numbers(source, whole_codes)))
+    least = MIN_NUMBERS_SHARE * len(words)
+    return bool(find_beyond_chance(divided, lambda together, own: not own.isdisjoint(together), least))
 
 
 def _are_digits_new(numbers: Hard, num_targets: int) -> bool:

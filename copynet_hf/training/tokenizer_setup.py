@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
@@ -27,6 +27,11 @@ REACH_SAMPLE_SIZE = 1000  # pairs that show what sources and targets are made of
 STREAM_SAMPLE_SIZE = 100_000  # pairs from which alignments are computed and, of a stream, vocabulary and slots
 MAX_GENERATED = 0.02
 """The share of a word's targets whose sources may lack it, for a word that sources often have in another case."""
+MIN_SUMS = 20
+"""The different numbers to which the same digits are added, as 000 for thousands."""
+
+_Sum = tuple[str, int, set[str]]
+"""A number of a target, how often it counted, and the digits that may have been added to a number of its source."""
 
 
 def load_given_tokenizer(name: str, args: TrainArguments, *, is_checkpoint: bool = False) -> PreTrainedTokenizerBase:
@@ -132,9 +137,9 @@ def list_words(
     """The words of sources, facts and targets, each as often as it counts.
 
     Without chains, all count. With them, a word of a target counts where its source has it, or where no source word
-    gives it in another form, such as another case, nor several in a row, joined, or their initials. A word that is
-    always copied, and sometimes in another form, does not count at all: a model that knows it would write it from
-    memory, and not where it sees a new one.
+    gives it in another form, such as another case, nor several in a row, joined, or their initials, nor a number to
+    which digits are added, as to many others. A word that is always copied, and sometimes in another form, does not
+    count at all: a model that knows it would write it from memory, and not where it sees a new one.
 
     Args:
         generated_count: how often a word of a target counts that would have to be spelled.
@@ -146,6 +151,7 @@ def list_words(
     counts: Counter[str] = Counter()
     copied, changed, generated = Counter[str](), Counter[str](), Counter[str]()
     used: set[str] = set()
+    sums: list[_Sum] = []
     of_words = [mark for mark in changes if mark != INITIAL]
     for row in pairs:
         text, facts = split(row["text"]), [word for fact in row.get("facts") or () for word in fact]
@@ -164,15 +170,38 @@ def list_words(
         generated.update(word for word in others if word not in made)
         changed.update(word for word in others if word in made)
         copied.update(word for word in target if word in in_source)
-        if generated_count > 1:
-            for word in _find_spelled(others, source, has_chains, changes):
-                generated[word] += generated_count - 1
+        spelled = _find_spelled(others, source, has_chains, changes) if generated_count > 1 else []
+        for word in spelled:
+            generated[word] += generated_count - 1
+        for word in others:
+            if has_chains and word.isdecimal() and word not in made:
+                times = generated_count if word in spelled else 1
+                sums.append((word, times, _find_added(word, in_source, joined)))
+    for word, times in _find_sums(sums):
+        generated[word], changed[word] = generated[word] - times, changed[word] + 1
     for word, number in changed.items():
         if generated[word] <= MAX_GENERATED * (number + copied[word]):
             del counts[word], copied[word], generated[word]
     for word in counts.keys() - used - generated.keys():
         counts[word] *= read_count
     return ([word] * number for each in (counts, copied, generated) for word, number in each.items())
+
+
+def _find_added(number: str, source: Collection[str], joined: Joined) -> set[str]:
+    """The digits at the end of a number that follow one of its source, perhaps joined from several: 000 of 31000,
+    where the source has 31."""
+    starts = (number[:size] for size in range(1, len(number)))
+    return {number[len(start) :] for start in starts if start in source or is_joined(start, joined)}
+
+
+def _find_sums(sums: Iterable[_Sum]) -> Iterator[tuple[str, int]]:
+    """The numbers that end with digits with which `MIN_SUMS` different ones end, and how often each counted."""
+    numbers: dict[str, set[str]] = {}
+    for number, _, added in sums:
+        for digits in added:
+            numbers.setdefault(digits, set()).add(number)
+    often = {digits for digits, of_digits in numbers.items() if len(of_digits) >= MIN_SUMS}
+    return ((number, times) for number, times, added in sums if not often.isdisjoint(added))
 
 
 def _list_forms(word: str, changes: Sequence[str]) -> Iterator[str]:

@@ -108,6 +108,24 @@ def test_words_with_and_without_accents_are_written_alike_in_lower_case(source: 
     assert read_target(tokenizer, "Muller", "M\u00fcller") == ["[plain]", "M\u00fcller"]
 
 
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [("I am Ian Smith", "Ian"), ("Grade A: Anna Lee Miller", "Anna"), ("Tom Miller lives in building T", "Tom"),
+     ("I'm Mike Miller", "Mike"), ("a user Anna Miller", "Anna")],
+)  # fmt: skip
+def test_a_letter_farther_than_the_name_is_no_initial(source: str, name: str) -> None:
+    tokenizer = make_tokenizer(texts=("aimtlersh",), changes=("[initial]",))
+    surname = "Smith" if "Smith" in source else "Miller"
+    expected = ["[lower]", "[initial]", name, JOINER, "[lower]", surname]
+    assert read_target(tokenizer, f"{name[0]}{surname}".lower(), source) == expected
+
+
+def test_the_second_part_of_a_double_name_has_an_initial() -> None:
+    tokenizer = make_tokenizer(texts=("JP. -P",), changes=("[initial]",))
+    assert "Paul" in read_target(tokenizer, "J.-P. Sartre", "of Jean-Paul Sartre")
+    assert "Paul" not in read_target(tokenizer, "ls -P Sartre", "of Jean-Paul Sartre")
+
+
 def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> None:
     tokenizer = make_tokenizer(texts=("nilmEUL",), changes=("[initial]",))
     source = "New names: Nora Miller, N7, Nice"

@@ -47,6 +47,12 @@ def test_words_are_counted_by_how_they_are_reached() -> None:
     )
 
 
+def test_what_helps_where_numbers_are_made_up_is_said() -> None:
+    tokenizer = CopyNetTokenizer.train_from_iterator([["after"]] * 3, 500, "word_punct", is_split_into_words=True)
+    rows = [{"text": f"after {number}", "summary": f"after {number + 1}"} for number in range(1000, 1100)]
+    assert "--segmenter word_digits" in describe_words(Dataset.from_list(rows), tokenizer)
+
+
 @pytest.mark.parametrize(
     ("epochs", "shown"), [(1, "2 updates of 8 pairs, 1 epochs"), (1500, "3,000 updates of 8 pairs, 1,500 epochs")]
 )

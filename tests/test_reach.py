@@ -190,6 +190,13 @@ def test_frequent_acronyms_are_not_known_if_they_are_initials() -> None:
     assert [word for word in known if len(word) == 2 and word.isalpha() and word.isupper()] == ["EU"]
 
 
+@pytest.mark.parametrize(("text", "is_known"), [("this can't be", True), ("for Carla Tail", False)])
+def test_acronyms_are_known_if_words_in_lower_case_have_their_initials(text: str, is_known: bool) -> None:
+    """Of many words some have them by chance."""
+    words = list_words([pair(text, "CT")] * 5, "word_punct", 1, has_chains=True, changes=[INITIAL])
+    assert (Counter(chain.from_iterable(words))["CT"] == 5) is is_known
+
+
 @pytest.mark.parametrize("change", [str, lambda name: name.replace("a", "\u00e1").replace("o", "\u00f4")])
 @pytest.mark.parametrize(("size", "initials"), [(3, 0), (6, 1), (8, 0)])
 def test_how_many_first_letters_are_copied_is_found_in_the_pairs(
@@ -348,6 +355,16 @@ def test_words_are_cut_where_chains_would_generate_the_numbers_that_they_hold(un
     counts = [pair(f"{spell(number)} has {number}{unit} users", f"{number}000 users") for number in range(11, 51)]
     others = [pair(f"{spell(number)} has {number} users", f"{number} users") for number in range(1100, 1460)]
     assert guess_segmenter([*counts, *others]) == segmenter
+
+
+def test_words_are_cut_where_known_numbers_would_be_added_to_copied_ones() -> None:
+    """`771.9k` to 771900, of which 900 is known, and the last digit of the source is a word with its unit."""
+    generator = Random(0)
+    numbers = [(generator.randrange(100, 1000), generator.randrange(1, 10)) for _ in range(1000)]
+    sold = [pair(f"sold for {whole}.{tenth}k", f"{whole}{tenth}00 USD") for whole, tenth in numbers]
+    assert guess_segmenter(sold) == "word_parts"
+    apart = [pair(row["text"].replace("k", " k"), row["summary"]) for row in sold]
+    assert guess_segmenter(apart) == "word_punct"
 
 
 @pytest.mark.parametrize(("share", "segmenter"), [(0.1, "word_digits"), (0.03, "word_punct")])

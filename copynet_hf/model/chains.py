@@ -167,10 +167,10 @@ def _list_copies(
     """The parts of the word that words of the source give, each with the fewest tokens for it: as they are, in another
     case, or by `changes`, marks of `OPTIONAL`; of initials, the first of `near`."""
     pieces: dict[str, list[str]] = {}
-    letters, lowered = {other for other in near if len(other) == 1}, {*LOWERED.values()}
+    lowered = {*LOWERED.values()}
 
     def keep(part: str, tokens: list[str]) -> None:
-        is_better = part in pieces and (part[1:] or tokens[-1] in letters) and _rank(tokens) < _rank(pieces[part])
+        is_better = part in pieces and len(part) > 1 and _rank(tokens) < _rank(pieces[part])
         if part in word and (part not in pieces or is_better):
             pieces[part] = tokens
 
@@ -183,13 +183,13 @@ def _list_copies(
     folded = word.casefold()
     if INITIAL in changes:
         for other in near:
-            for part, marks in list_initials(other, changes):
+            for part, marks in list_initials(other, changes) if len(other) > 1 else [(other, list[str]())]:
                 keep_in_each_case(part, [*marks, other])
     substrings = {folded[start : start + size] for size in (1, 2, 3) for start in range(len(folded))}
     for other in dict.fromkeys(source):
         if substrings.isdisjoint(_list_ends(other, changes)):
             continue
-        if other in word and (len(other) > 1 or other in near or other not in pieces):
+        if other in word and (len(other) > 1 or other not in pieces):
             pieces[other] = [other]
         for part, marks in list_parts(other, changes, folded):
             if fits(part, marks, folded):
@@ -243,11 +243,11 @@ def list_initials(word: str, changes: Collection[str]) -> Iterator[tuple[str, li
 def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
     """A part of a word, and the part without accents, with their marks; before both, that in lower case, since of
     pieces with as many tokens the first is taken."""
-    for mark in (*LOWERED.values(), None, PLAIN, DIGRAPHS):
-        if mark is None:
-            yield part, marks
-        elif mark in changes and (plain := CHANGES[mark](part)) != part:
-            yield plain, [mark, *marks]
+    lowered, plain = (
+        [(changed, [mark, *marks]) for mark in group if mark in changes and (changed := CHANGES[mark](part)) != part]
+        for group in (LOWERED.values(), (PLAIN, DIGRAPHS))
+    )
+    yield from (*lowered, (part, marks), *plain)
 
 
 class Joined(NamedTuple):
@@ -388,11 +388,11 @@ class Neighbours:
         there is no anchor. It is what the word `index` of the target copies, or else what the closest word of the
         target does.
 
-        For a single letter: no words if it is among them itself or an option, as in `ls -n`, and none in lower case
-        unless the anchor is.
+        For a single letter: no words if it is an option, as in `ls -n`, or one of these words itself; and none in
+        lower case unless the anchor is.
         """
         word = self.target[index]
-        if len(word) == 1 and index and self.target[index - 1] == f"-{JOINER}":
+        if len(word) == 1 and self._is_option(index):
             return []
         places = self._find_parts(word.casefold()) if len(word) > 1 else []
         for distance in range(1, len(self.target)):
@@ -412,6 +412,11 @@ class Neighbours:
             return near
         has_names = not any(self.source[place].islower() for place in places)
         return [] if word in distances else [other for other in near if not (has_names and other.islower())]
+
+    def _is_option(self, index: int) -> bool:
+        """Whether a word of the target follows a hyphen, as in `ls -n`, but not one within a word, as in `J.-P.`."""
+        before, hyphen = ("", "", *self.target[:index])[-2:]
+        return hyphen == f"-{JOINER}" and not before.startswith(JOINER)
 
     def _find_parts(self, word: str) -> list[int]:
         """The places of the source words of which the most letters, from the first on, are in the word."""

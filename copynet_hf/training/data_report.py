@@ -20,8 +20,8 @@ from .reach import KINDS, measure_reach
 SAMPLE_SIZE = 5000  # pairs of each split that are looked at
 # From these shares of the pairs on, what is found is reported.
 MIN_LONGER, MIN_CONTAINED, MIN_DIFFERING = 0.9, 0.9, 0.01
-# Words that are spelled, some digits of numbers included, or unknown are named if they are more than this share, the
-# most frequent ones.
+# Words that are spelled or unknown, and numbers with digits that are made up, are named if they are more than this
+# share, the most frequent ones.
 MIN_HARD, NUM_SHOWN = 0.005, 20
 
 
@@ -37,10 +37,14 @@ def describe_words(pairs: Pairs, tokenizer: CopyNetTokenizer) -> str:
         return text
     counts = Counter(word for word, _ in hard)
     frequent = ", ".join(repr(word) for word, _ in counts.most_common(NUM_SHOWN))
-    return (
-        f"{text}; spelled, at least in part, or unknown are {frequent}: more pairs with such words, or a lower "
-        "--min_frequency, make them known; --segmenter char learns to change letters"
-    )
+    if 2 * sum(word.isdecimal() for word, _ in hard) > len(hard):
+        mend = "--segmenter word_digits copies and writes numbers digit by digit"
+    else:
+        mend = (
+            "more pairs with such words, or a lower --min_frequency, make them known; --segmenter char learns to "
+            "change letters"
+        )
+    return f"{text}; spelled, at least in part, or unknown are {frequent}: {mend}"
 
 
 def find_warnings(pairs: Mapping[str, Pairs], encoded: Mapping[str, Pairs], args: DataArguments) -> Iterator[str]:

@@ -53,9 +53,10 @@ class Reach(NamedTuple):
 
     words: by kind. "known": in the vocabulary. "copied": whole, from the source. "joined": of words, parts or letters,
         perhaps in another case. "spelled": mostly of letters. "unknown": UNK.
-    hard: (word, words of its source), "spelled" and "unknown", but for numbers that are spelled.
+    hard: (word, words of its source), "spelled" and "unknown", except numbers that are spelled.
     numbers: the same of those "joined" and "spelled" numbers for which digits are made up: of 75014, where its source
-        has 7SO14, but not of 2031, where it has 31, if 20 is added to other numbers, too.
+        has 7SO14, and of 7900, where it has 7.9k, if 7 is copied, but 9 is not; but not of 2031, where it has 31, if
+        20 is added to other numbers, too.
     generated: the same of those "joined" words that are mostly generated, although they are inside a source word:
         ecffc018, of known words such as ec and ff, where the source has 0xECFFC018.
     num_signs: how many of the words are punctuation in the vocabulary.
@@ -78,7 +79,7 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
     hard: list[tuple[str, list[str]]] = []
     numbers: list[tuple[str, list[str]]] = []
     generated: list[tuple[str, list[str]]] = []
-    added: list[str] = []  # the digits of each number that are not from its source
+    added: list[tuple[str, bool]] = []  # the digits of each number that are not copied; whether its source has them
     num_signs = 0
     known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
     for row in pairs:
@@ -89,19 +90,30 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
             ids = [] if word in known else tokenizer.encode_target([word], source)
             kind = find_kind(tokenizer, ids, source) if ids else "known"
             words[kind] += 1
-            made = "".join(piece for piece in _list_pieces(ids, source) if piece not in source.words)
+            pieces = _list_pieces(ids, source) if len(ids) > 1 else []
+            made = "".join(piece for piece in pieces if piece not in source.words)
             if kind == "known":
                 num_signs += not any(map(str.isalnum, word))
             elif kind in ("joined", "spelled") and word.isdecimal():
                 numbers.append((word, source.words))
-                added.append(made)
+                added.append((made, _has_number_of(made, {*source.words} - {*pieces})))
             elif kind in ("spelled", "unknown"):
                 hard.append((word, source.words))
             elif 2 * len(made) > len(word) and any(word.casefold() in other.casefold() for other in source.words):
                 generated.append((word, source.words))
-    often = {digits for digits, count in Counter(added).items() if count >= MIN_OFTEN} | {""}
-    rare = [number for number, digits in zip(numbers, added, strict=True) if digits not in often]
+    counts = Counter(digits for digits, _ in added)
+    rare = [
+        number
+        for number, (digits, are_of_source) in zip(numbers, added, strict=True)
+        if digits and (are_of_source or counts[digits] < MIN_OFTEN)
+    ]
     return Reach(words, hard, rare, generated, num_signs)
+
+
+def _has_number_of(digits: str, words: Iterable[str]) -> bool:
+    """Whether one of the words has a number, more than zeros, that is among these digits."""
+    numbers = ("".join(filter(str.isdecimal, word)) for word in words)
+    return any(number.strip("0") and number in digits for number in numbers)
 
 
 def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -> str:

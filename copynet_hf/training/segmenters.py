@@ -20,7 +20,7 @@ from ..model.segmentation import FIRST, cut_words, get_segmenter, is_code
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs, spread, take_spread
 from .presets import PRESET_SEGMENTERS
-from .reach import Hard, Reach, find_beyond_chance, find_changes, measure_reach
+from .reach import MAX_HARD, Hard, Reach, find_beyond_chance, find_changes, measure_reach
 
 logger = logging.getLogger(__name__)
 
@@ -36,11 +36,11 @@ RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
 UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
 # Words are cut if targets copy parts of source words in more than this share of the pairs: 0.3 where `38x` gives 38,
 # 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair would be
-# spelled or generated, or this many numbers in part, and fewer than half of them where words are cut.
+# spelled or generated, or digits of this many numbers made up, and fewer than half of them where words are cut.
 MIN_PARTS_SHARE = 0.01
 # Each digit is a word if targets have more parts of their sources' numbers than this, for each pair, in addition to
-# those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates. Or more numbers that have
-# most digits of one there: 0.1 where one phone number in ten begins with 8 in place of +7.
+# those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates. Or more numbers most of
+# whose digits are in a row in the source: 0.1 where one phone number in ten begins with 8, and with 7 in its target.
 MIN_NUMBERS_SHARE = 0.05
 MAX_DIVIDED = 6  # the numbers that a number is divided into, as the digits of a moment, by the second
 # Each digit is a word if targets have at least this many different numbers that are not in their sources. Months as
@@ -115,8 +115,12 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
         if are_letters_cut or are_respelled or _are_known_words_respelled(words, min_frequency):
             return "char"
     rare, known = [word for word, _ in hard if word.isdecimal()], _list_known_numbers(pairs, min_frequency)
-    are_numbers_new = _are_digits_new(reach.numbers, len(sample)) or _are_numbers_new(rare, len(sample), known, words)
-    if are_numbers_cut or are_numbers_new or _are_numbers_spelled_out(words):
+    if (
+        are_numbers_cut
+        or _are_digits_new(reach.numbers, len(sample))
+        or _are_numbers_new(rare, len(sample), known, words)
+        or _are_numbers_spelled_out(words)
+    ):
         return digits
     return parts if are_cut else "word_punct"
 
@@ -216,7 +220,12 @@ def _are_numbers_divided(pairs: Sequence[Row], words: Sequence[_Words], whole_co
 def _are_digits_new(numbers: Hard, num_targets: int) -> bool:
     """Whether numbers of targets, some digits of which would be made up, mostly have digits of their sources, as
     79161234567 those of 89161234567."""
-    return bool(find_beyond_chance(numbers, _has_digits, MIN_NUMBERS_SHARE * num_targets))
+    if len(numbers) <= MIN_NUMBERS_SHARE * num_targets:
+        return False
+    compared = take_spread(numbers, MAX_HARD)  # each with all numbers of its source
+    return bool(
+        find_beyond_chance(compared, _has_digits, MIN_NUMBERS_SHARE * num_targets * len(compared) / len(numbers))
+    )
 
 
 def _are_numbers_new(rare: Sequence[str], num_measured: int, known: Sequence[str], words: Sequence[_Words]) -> bool:

@@ -15,7 +15,7 @@ from ..arguments import MAX_SOURCE_LENGTH, TokenizerArguments, TrainArguments
 from ..data.files import Row
 from ..evaluation.compute_metrics import spells_words
 from ..model.chains import Chains, Joined, find_acronym, is_joined, is_spelled, list_marks, list_parts
-from ..model.segmentation import CASES, CHAINED, INITIAL, get_segmenter
+from ..model.segmentation import CASES, CHAINED, INITIAL, MARKS, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs, spread
@@ -136,9 +136,9 @@ def list_words(
 ) -> Iterator[list[str]]:
     """The words of sources, facts and targets, each as often as it counts.
 
-    Without chains, all count. With them, a word of a target counts where its source has it, or where no source word
-    gives it in another form, such as another case, nor several in a row, joined, or their initials, nor a number to
-    which digits are added, as to many others. A word that is always copied, and sometimes in another form, does not
+    Without chains, all count. With them, a word of a target counts where its source has it, or where the source does
+    not give it in another form: a word in another case, for example, several words joined, their initials, or a number
+    to which digits are added, as to many others. A word that is always copied, and sometimes in another form, does not
     count at all: a model that knows it would write it from memory, and not where it sees a new one.
 
     Args:
@@ -164,7 +164,8 @@ def list_words(
         joined = Joined.of_words(text if has_chains else [])
         made = {word for word in others if word in in_another_form or is_joined(word, joined)}
         if INITIAL in changes:
-            made.update(word for word in others if word.isupper() and find_acronym(word, text))
+            capitals = {word for word in others if word.isupper()} - made
+            made |= {word for word in capitals if _is_acronym(word, text)}
         folded = " ".join(target).casefold()
         used.update(word for word, forms in forms_of.items() if any(form.casefold() in folded for form in forms))
         generated.update(word for word in others if word not in made)
@@ -185,6 +186,11 @@ def list_words(
     for word in counts.keys() - used - generated.keys():
         counts[word] *= read_count
     return ([word] * number for each in (counts, copied, generated) for word, number in each.items())
+
+
+def _is_acronym(word: str, source: Sequence[str]) -> bool:
+    """Whether the initials of words in a row give the word. Those of words in lower case alone do so by chance."""
+    return any(not piece.islower() for piece in find_acronym(word, source) or () if piece not in MARKS)
 
 
 def _find_added(number: str, source: Collection[str], joined: Joined) -> set[str]:

@@ -83,6 +83,19 @@ def test_a_number_that_digits_are_added_to_is_left_to_copying(text: str, largest
     assert any(f"{joined}15000" in words for words in list_words(other, "word_parts", 1, has_chains=True))
 
 
+@pytest.mark.parametrize(("largest", "is_known"), [(12, False), (7, True)])
+@pytest.mark.parametrize(("text", "word"), [("for {} weeks", "x{}w"), ("in {} days", "{}d"), ("3.{} g", "3{}mg")])
+def test_a_number_with_a_unit_is_left_to_copying(text: str, word: str, largest: int, is_known: bool) -> None:
+    """Unless few have the unit, or sources lack the number."""
+    pairs = [pair(text.format(number), word.format(number)) for number in range(3, largest)] * 5
+    for generated_count in (1, 3):
+        counts = Counter(chain.from_iterable(list_words(pairs, "word_punct", generated_count, has_chains=True)))
+        assert (word.format(4) in counts) is is_known
+        assert counts["4"] == 5
+    other = [pair(text.format("four"), word.format(4)), *pairs]
+    assert any(word.format(4) in words for words in list_words(other, "word_punct", 1, has_chains=True))
+
+
 @pytest.mark.parametrize(("num_changed", "is_known"), [(100, False), (10, True)])
 def test_a_word_that_one_source_lacks_is_left_to_copying(num_changed: int, is_known: bool) -> None:
     counts = count([pair("ask viktor", "Viktor")] * num_changed + [pair("ask him", "Viktor")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -27,11 +28,14 @@ REACH_SAMPLE_SIZE = 1000  # pairs that show what sources and targets are made of
 STREAM_SAMPLE_SIZE = 100_000  # pairs from which alignments are computed and, of a stream, vocabulary and slots
 MAX_GENERATED = 0.02
 """The share of a word's targets whose sources may lack it, for a word that sources often have in another case."""
-MIN_SUMS = 20
-"""The different numbers to which the same digits are added, as 000 for thousands."""
+MIN_UNITS, MIN_SUMS = 5, 20
+"""The different numbers that are written with the same unit, as in 7w, and those to which the same digits are added,
+as 000 for thousands."""
 
-_Sum = tuple[str, int, set[str]]
-"""A number of a target, how often it counted, and the digits that may have been added to a number of its source."""
+_Frame = tuple[str, str]
+"""What a word of a target has before and after a number of its source."""
+_Framed = tuple[str, int, set[_Frame]]
+"""A word of a target, how often it counted, and what may have been written before and after a number of its source."""
 
 
 def load_given_tokenizer(name: str, args: TrainArguments, *, is_checkpoint: bool = False) -> PreTrainedTokenizerBase:
@@ -138,8 +142,8 @@ def list_words(
 
     Without chains, all count. With them, a word of a target counts where its source has it, or where the source does
     not give it in another form: a word in another case, for example, several words joined, their initials, or a number
-    to which digits are added, as to many others. A word that is always copied, and sometimes in another form, does not
-    count at all: a model that knows it would write it from memory, and not where it sees a new one.
+    with digits or a unit that many others have, too. A word that is always copied, and sometimes in another form, does
+    not count at all: a model that knows it would write it from memory, and not where it sees a new one.
 
     Args:
         generated_count: how often a word of a target counts that would have to be spelled.
@@ -151,7 +155,7 @@ def list_words(
     counts: Counter[str] = Counter()
     copied, changed, generated = Counter[str](), Counter[str](), Counter[str]()
     used: set[str] = set()
-    sums: list[_Sum] = []
+    framed: list[_Framed] = []
     of_words = [mark for mark in changes if mark != INITIAL]
     for row in pairs:
         text, facts = split(row["text"]), [word for fact in row.get("facts") or () for word in fact]
@@ -175,10 +179,10 @@ def list_words(
         for word in spelled:
             generated[word] += generated_count - 1
         for word in others:
-            if has_chains and word.isdecimal() and word not in made:
+            if has_chains and word not in made:
                 times = generated_count if word in spelled else 1
-                sums.append((word, times, _find_added(word, in_source, joined)))
-    for word, times in _find_sums(sums):
+                framed.append((word, times, _find_frames(word, in_source, joined)))
+    for word, times in _find_framed(framed):
         generated[word], changed[word] = generated[word] - times, changed[word] + 1
     for word, number in changed.items():
         if generated[word] <= MAX_GENERATED * (number + copied[word]):
@@ -193,21 +197,27 @@ def _is_acronym(word: str, source: Sequence[str]) -> bool:
     return any(not piece.islower() for piece in find_acronym(word, source) or () if piece not in MARKS)
 
 
-def _find_added(number: str, source: Collection[str], joined: Joined) -> set[str]:
-    """The digits at the end of a number that follow one of its source, perhaps joined from several: 000 of 31000,
-    where the source has 31."""
-    starts = (number[:size] for size in range(1, len(number)))
-    return {number[len(start) :] for start in starts if start in source or is_joined(start, joined)}
+def _find_frames(word: str, source: Collection[str], joined: Joined) -> set[_Frame]:
+    """What the word has before and after a number of its source, perhaps joined from several there: x and w of x11w,
+    where the source has 11; nothing and 000 of 31000, where it has 31."""
+    if word.isdecimal():
+        parts = [("", word[:size], word[size:]) for size in range(1, len(word))]
+    else:
+        found = re.fullmatch(r"([^\W\d]*)(\d+)([^\W\d]*)", word)
+        parts = [(found[1], found[2], found[3])] if found else []
+    return {(before, after) for before, number, after in parts if number in source or is_joined(number, joined)}
 
 
-def _find_sums(sums: Iterable[_Sum]) -> Iterator[tuple[str, int]]:
-    """The numbers that end with digits with which `MIN_SUMS` different ones end, and how often each counted."""
-    numbers: dict[str, set[str]] = {}
-    for number, _, added in sums:
-        for digits in added:
-            numbers.setdefault(digits, set()).add(number)
-    often = {digits for digits, of_digits in numbers.items() if len(of_digits) >= MIN_SUMS}
-    return ((number, times) for number, times, added in sums if not often.isdisjoint(added))
+def _find_framed(framed: Iterable[_Framed]) -> Iterator[tuple[str, int]]:
+    """The words in which many numbers are written with the same letters or digits, and how often each counted."""
+    words: dict[_Frame, set[str]] = {}
+    for word, _, frames in framed:
+        for frame in frames:
+            words.setdefault(frame, set()).add(word)
+    often = {
+        frame for frame, found in words.items() if len(found) >= (MIN_SUMS if frame[1].isdecimal() else MIN_UNITS)
+    }
+    return ((word, times) for word, times, frames in framed if not often.isdisjoint(frames))
 
 
 def _list_forms(word: str, changes: Sequence[str]) -> Iterator[str]:

@@ -122,6 +122,22 @@ def test_a_number_goes_with_what_it_stands_for_as_a_whole() -> None:
     assert explain(tokenizer, guide, row) == [("mayo", "0"), ("mayo", "5")]
 
 
+def test_a_single_digit_is_no_copy_of_one_in_a_number() -> None:
+    """`tres` with 3, though the number of the case has a 3, too."""
+    levels = {"uno": "1", "dos": "2", "tres": "3"}
+    pairs = [
+        {"text": f"caso 41{number}23 nivel {word}", "summary": f"41{number}23 {level}"}
+        for word, level in levels.items()
+        for number in range(20)
+    ]
+    texts = (text for pair in pairs for text in pair.values())
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 300, segmenter="word_digits", min_frequency=3, chains=True)
+    rows = [dict(tokenizer(pair["text"], text_target=pair["summary"])) for pair in pairs]
+    assert explain(tokenizer, AttentionGuide(tokenizer, rows), rows[-1]) == [("3", "tres")]
+    row = dict(tokenizer("caso 3 nivel tres", text_target="3"))
+    assert explain(tokenizer, AttentionGuide(tokenizer, rows), row) == []
+
+
 def test_letters_and_streams_have_no_guide(task: Any) -> None:
     tokenizer, rows = task
     letters = CopyNetTokenizer.train_from_iterator(["calle CL"], 300, segmenter="char", min_frequency=1)

@@ -107,11 +107,13 @@ class AttentionGuide:
 
     def _find_generated(self, source: Sequence[int], labels: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Start and end of each word of a target that is generated: in the vocabulary, or made of its digits or
-        letters, and not in the source."""
+        letters, and not in the source. A single digit is there only by itself: others have it by chance."""
+        own = {tuple(source[start:end]) for start, end in self._split(source)}
         for start, end in self._split(labels):
             word = labels[start:end]
             content = [index for index in word if index not in self.marks]
-            if content and self._is_known(word) and not _contains(source, content):
+            is_copied = tuple(content) in own or (len(content) > 1 and _contains(source, content))
+            if content and self._is_known(word) and not is_copied:
                 yield start, end
 
     def _split(self, ids: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -176,12 +176,10 @@ def list_words(
         changed.update(word for word in others if word in made)
         copied.update(word for word in target if word in in_source)
         spelled = _find_spelled(others, source, has_chains, changes) if generated_count > 1 else []
-        for word in spelled:
-            generated[word] += generated_count - 1
-        for word in others:
-            if has_chains and word not in made:
-                times = generated_count if word in spelled else 1
-                framed.append((word, times, _find_frames(word, in_source, joined)))
+        generated.update((generated_count - 1) * spelled)
+        for word in others if has_chains else ():
+            if word not in made and (frames := _find_frames(word, in_source, joined)):
+                framed.append((word, generated_count if word in spelled else 1, frames))
     for word, times in _find_framed(framed):
         generated[word], changed[word] = generated[word] - times, changed[word] + 1
     for word, number in changed.items():

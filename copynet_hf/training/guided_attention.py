@@ -107,7 +107,8 @@ class AttentionGuide:
 
     def _find_generated(self, source: Sequence[int], labels: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Start and end of each word of a target that is generated: in the vocabulary, or made of its digits or
-        letters, and not in the source. A single digit is there only by itself: others have it by chance."""
+        letters, and not in the source. A single digit has to be a number of its own there: longer ones have it by
+        chance."""
         own = {tuple(source[start:end]) for start, end in self._split(source)}
         for start, end in self._split(labels):
             word = labels[start:end]

@@ -81,7 +81,7 @@ def _score(rows: Sequence[Row], outputs: Sequence[Row]) -> dict[str, Any]:
 
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/inflection.md."""
-    published = _read_published(results)
+    published = _complete_published(results)
     found = {
         size: [name for name in SETS if name.endswith(size) and find_runs(results, name, COPYNET)] for size in SIZES
     }
@@ -112,11 +112,11 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _read_published(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The published accuracies that the results have, and those that were published later."""
-    later: dict[str, dict[str, float]] = read_published("inflection")
+def _complete_published(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The published accuracies that the results have, and those that the data folder lacks."""
+    lacking: dict[str, dict[str, float]] = read_published("inflection")
     return {
-        name: of_set | {system: scores[name] for system, scores in later.items() if name in scores}
+        name: of_set | {system: scores[name] for system, scores in lacking.items() if name in scores}
         for name, of_set in get_data_facts(results)["published"].items()
     }
 

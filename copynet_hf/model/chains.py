@@ -241,8 +241,8 @@ def list_initials(word: str, changes: Collection[str]) -> Iterator[tuple[str, li
 
 
 def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
-    """A part of a word, and the part without accents, with their marks. That in lower case comes before both: of pieces
-    with as many tokens, the first is taken."""
+    """A part of a word, and the part without accents, with their marks. That in lower case comes before both: of
+    pieces with as many tokens, the first is taken."""
     lowered, plain = (
         [(changed, [mark, *marks]) for mark in group if mark in changes and (changed := CHANGES[mark](part)) != part]
         for group in (LOWERED.values(), (PLAIN, DIGRAPHS))

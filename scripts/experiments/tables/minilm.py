@@ -105,9 +105,11 @@ def _write_word_vectors(path: Path) -> Path:
         data = _find_package(GLOVE_PACKAGE) / "data"
         words = pq.read_table(data / "glove_6B_index.parquet").column("index").to_pylist()
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", encoding="utf-8") as lines:
+        part = path.with_suffix(".part")  # until it is whole
+        with part.open("w", encoding="utf-8") as lines:
             for word, vector in zip(words, np.load(data / "glove_6B_50d_emb.npy").tolist(), strict=True):
                 lines.write(" ".join([word, *(f"{number:.5g}" for number in vector)]) + "\n")
+        part.replace(path)
     return path
 
 

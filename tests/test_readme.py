@@ -88,3 +88,24 @@ def test_tables_in_the_docs_are_those_of_the_page(document, page, column):
     assert rows
     for row in rows:
         assert row in [[cells[place] for place in columns] for cells in measured]
+
+
+OF_OTHERS = {
+    "docs/encoders.md": {"61.3", "59.4"},  # means of the table above them
+    "docs/scaling-out.md": {"8.3", "15.6", "24.0", "16.3"},  # seconds that were measured once
+    "docs/when-to-use.md": {"39.5", "41.1"},  # published scores
+}
+"""Figures in the docs beside links to pages of results that do not have them."""
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.stem)
+def test_figures_in_the_docs_are_on_a_page_that_their_section_links_to(path):
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    unfound = set()
+    for section in re.split(r"^(?=#+ )", text, flags=re.MULTILINE):
+        pages = [ROOT / "results" / name for name in re.findall(r"\(\.\./results/(\w+\.md)", section)]
+        measured = " ".join(page.read_text(encoding="utf-8") for page in pages)
+        known = {f"{float(number):.1f}" for number in re.findall(r"\d+\.\d+", measured)}
+        prose = re.sub(r"`[^`]*`|\]\([^)]*\)", "", section) if pages else ""
+        unfound |= {*re.findall(r"(?<![\w.])\d+\.\d(?!\w|\.\d)", prose)} - known
+    assert unfound == OF_OTHERS.get(f"docs/{path.name}", set())

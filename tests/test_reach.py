@@ -350,6 +350,18 @@ def test_words_are_cut_where_targets_copy_their_parts_though_the_vocabulary_has_
     assert guess_segmenter(records[95:]) == "word_punct"
 
 
+@pytest.mark.parametrize(("space", "segmenter"), [("", "word_parts"), (" ", "word_punct")])
+def test_words_are_cut_where_rare_parts_are_beside_frequent_ones(space: str, segmenter: str) -> None:
+    random = Random(0)
+    pairs = []
+    for number in range(400):
+        name, sex, age = random.choice(NAMES), random.choice("FM"), random.randrange(20, 80)
+        patient = f"{age}{space}{sex}" if number % 4 == 0 else {"F": "female", "M": "male"}[sex] + f" of {age}"
+        ward = f"{random.choice('FM')}{random.randrange(20)} " * (number % 2)
+        pairs.append(pair(f"{ward}{name} {patient}", f"{name} ; {sex} ; {age}"))
+    assert guess_segmenter(pairs) == segmenter
+
+
 @pytest.mark.parametrize(("prefix", "segmenter"), [("0x", "word_parts"), ("0x ", "word_punct")])
 def test_words_are_cut_where_chains_of_known_words_would_generate_what_they_hold(prefix: str, segmenter: str) -> None:
     """Codes of two digits are frequent, so that any code of eight can be joined from them."""

@@ -437,8 +437,9 @@ class Neighbours:
 
 
 def _count_common_letters(word: str, target: str) -> int:
-    """How many letters of a word, from its first on, are in the target; 0: fewer than 3, of a longer word."""
-    if word in target and len(word) > 1:
+    """How many characters of a word, from its first on, are in the target; 0: a letter on its own, or fewer than 3 of
+    a longer word."""
+    if word in target and (len(word) > 1 or word.isdecimal()):
         return len(word)
     if word[:3] not in target:
         return 0

@@ -38,6 +38,7 @@ UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
 # 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair would be
 # spelled or generated, or digits of this many numbers made up, and fewer than half of them where words are cut.
 MIN_PARTS_SHARE = 0.01
+MAX_RARE = 0.1  # the share of the targets that a rare word may be in
 # Each digit is a word if targets have more parts of their sources' numbers than this, for each pair, in addition to
 # those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates. Or more numbers most of
 # whose digits are in a row in the source: 0.1 where one phone number in ten begins with 8, and with 7 in its target.
@@ -145,10 +146,16 @@ def _are_hard_words_cut(by_words: Reach, by_parts: Reach, num_targets: int) -> b
 
 
 def _are_words_cut(words: Sequence[_Words], whole_codes: bool) -> bool:
-    """Whether targets have words that are parts of words in their sources, as `cut_words` finds them."""
+    """Whether targets have words that are parts of words in their sources, as `cut_words` finds them: all words of the
+    targets, or the rare ones, which chance hides less, as 46 of `46F` beside F."""
     parts = [({*target}, {*cut_words(source, whole_codes=whole_codes)} - {*source}) for source, target in words]
+    frequency = Counter(chain.from_iterable(target for target, _ in parts))
+    frequent = {word for word, count in frequency.items() if count > MAX_RARE * len(words)}
+    of_rare = [(target - frequent, own) for target, own in parts]
     least = max(MIN_PARTS_SHARE * len(words), 1)
-    return bool(find_beyond_chance(parts, lambda target, own: not own.isdisjoint(target), least))
+    return any(
+        find_beyond_chance(found, lambda target, own: not own.isdisjoint(target), least) for found in (parts, of_rare)
+    )
 
 
 def _are_letters_cut(words: Sequence[_Words], min_frequency: int) -> bool:

@@ -45,6 +45,7 @@ def read_target(tokenizer: CopyNetTokenizer, target: str, source: str = SOURCE) 
 @given(source=TEXTS, target=TEXTS, changes=st.sampled_from([(), OPTIONAL]))
 @example(source="", target="1 1\u0301", changes=())
 @example(source="aaBé文字か", target="aaBßa", changes=OPTIONAL)
+@example(source="\u0301", target="1\u0301 .", changes=OPTIONAL)
 def test_every_target_of_known_letters_is_restored(
     segmenter: str, source: str, target: str, changes: tuple[str, ...]
 ) -> None:
@@ -118,6 +119,17 @@ def test_a_letter_farther_than_the_name_is_no_initial(source: str, name: str) ->
     surname = "Smith" if "Smith" in source else "Miller"
     expected = ["[lower]", "[initial]", name, JOINER, "[lower]", surname]
     assert read_target(tokenizer, f"{name[0]}{surname}".lower(), source) == expected
+
+
+@pytest.mark.parametrize("source", ["for Joe O'Becker", "for O'Becker, Joe"])
+def test_letters_of_a_name_are_copied_behind_its_initial(source: str) -> None:
+    """Also where they make a known word, such as go."""
+    tokenizer = make_tokenizer(texts=("gjobecker", "go jo " * 3), changes=("[initial]",))
+    copied = [JOINER, "[lower]", "O", JOINER, "[lower]", "Becker"]
+    assert read_target(tokenizer, "jobecker", source) == ["[lower]", "[initial]", "Joe", *copied]
+    assert read_target(tokenizer, "gobecker", source.replace("Joe", "Gus"))[:3] == ["[lower]", "[initial]", "Gus"]
+    assert read_target(tokenizer, "gobecker", source.replace("Joe", "Max"))[0] == "go"
+    assert read_target(tokenizer, "jobecker", "jet offer for Becker")[0] == "jo"
 
 
 def test_the_second_part_of_a_double_name_has_an_initial() -> None:

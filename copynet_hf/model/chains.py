@@ -41,6 +41,10 @@ MAX_LEFT_OUT = 3  # words, such as "of", that have no letter in an acronym
 MAX_DISTANCE = 4  # words in the source, between one whose initial is copied and what is copied next to it
 
 
+_Piece = tuple[str, list[str]]
+"""A part of a word, and its tokens."""
+
+
 class Chains:
     """Words as chains of words in a source, words of a vocabulary and letters.
 
@@ -127,12 +131,13 @@ class Chains:
         last, end = best[-1], len(word)
         if last is None:
             return None
-        last_first: list[tuple[str, list[str]]] = []
+        last_first: list[_Piece] = []
         while last is not None and last[0]:
             last_first.append((word[last[2] : end], last[3]))
             end = last[2]
             last = best[end]
-        return [token for tokens in self._spell_letters(last_first[::-1], source) for token in tokens]
+        parts = _write_initials(last_first[::-1], pieces, near)
+        return [token for tokens in self._spell_letters(parts, source, near) for token in tokens]
 
     def _cut_as_longer_ones(self, part: str, tokens: list[str]) -> list[str]:
         """The tokens of a copy after initials, with the mark for its first letters also where it has no more, so that
@@ -143,15 +148,17 @@ class Chains:
                 return [*tokens[:of_case], mark, *tokens[of_case:]]
         return tokens
 
-    def _spell_letters(self, chain: Sequence[tuple[str, list[str]]], source: Iterable[str]) -> Iterator[list[str]]:
+    def _spell_letters(
+        self, chain: Sequence[_Piece], source: Iterable[str], near: Collection[str]
+    ) -> Iterator[list[str]]:
         """The tokens of each (part, tokens) of a chain. Single letters next to each other are generated, even if they
         are words of the source: otherwise the spelling of a word would depend on unrelated words there. They are
-        copied if they stand in a row there, as in `U. S. A.`, or as initials if all of them are initials, next to a
-        longer part, as in `jrmiller`."""
+        copied if they stand in a row there, as in `U. S. A.`, or as initials if all of them are, or letters beside
+        names, next to a longer part, as in `jrmiller`."""
         start = 0
         for is_single, group in groupby(chain, lambda piece: len(piece[0]) == 1 and not piece[0].isdecimal()):
             pieces = list(group)
-            are_initials = len(pieces) < len(chain) and all(INITIAL in tokens for _, tokens in pieces)
+            are_initials = len(pieces) < len(chain) and _are_initials(pieces, near)
             may_be_spelled = is_single and len(pieces) > 1 and not are_initials
             letters = "".join(part for part, _ in pieces)
             are_spelled = may_be_spelled and not is_joined(letters, Joined.of_words(source))
@@ -182,7 +189,7 @@ def _list_copies(
 
     folded = word.casefold()
     if INITIAL in changes:
-        for other in near:
+        for other in (other for other in near if other[:1].isalnum()):  # no accent on its own
             for part, marks in list_initials(other, changes) if len(other) > 1 else [(other, list[str]())]:
                 keep_in_each_case(part, [*marks, other])
     substrings = {folded[start : start + size] for size in (1, 2, 3) for start in range(len(folded))}
@@ -208,6 +215,28 @@ def _list_ends(word: str, changes: tuple[str, ...]) -> frozenset[str]:
         part.casefold()[-3:] if DROP_FIRST in marks else part.casefold()[:3]
         for part, marks in list_parts(word, changes)
     )
+
+
+def _write_initials(chain: list[_Piece], pieces: Mapping[str, list[str]], near: Collection[str]) -> list[_Piece]:
+    """The chain with initials for a known word in front of a copy: `go` of `gobrien`, for Geir O'Brien.
+
+    Args:
+        pieces: the tokens of each part that is a copy.
+    """
+    (part, _), *rest = chain
+    is_known = 1 < len(part) <= MAX_INITIALS and part not in pieces and part.isalpha()
+    if is_known and rest and rest[0][0] in pieces and all(letter in pieces for letter in part):
+        initials = [(letter, [JOINER] * bool(number) + pieces[letter]) for number, letter in enumerate(part)]
+        if _are_initials(initials, near) and not any(tokens[-1].islower() for _, tokens in initials):
+            return [*initials, *rest]
+    return chain
+
+
+def _are_initials(pieces: Iterable[_Piece], near: Collection[str]) -> bool:
+    """Whether letters are initials of words, or words of a letter beside these, at least one of them an initial."""
+    all_tokens = [tokens for _, tokens in pieces]
+    are_near = all(INITIAL in tokens or tokens[-1] in near for tokens in all_tokens)
+    return are_near and any(INITIAL in tokens for tokens in all_tokens)
 
 
 def _rank(tokens: Sequence[str]) -> tuple[int, bool]:

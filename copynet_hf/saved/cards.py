@@ -9,7 +9,6 @@ import inspect
 import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +23,6 @@ from ..model.vocabularies import NUM_SPECIAL_FEATURES
 if TYPE_CHECKING:
     from os import PathLike
 
-    from jinja2 import Template
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
     from ..model.configuration_copynet import CopyNetConfig
@@ -144,8 +142,12 @@ def write_model_card(
 
 
 def render_card(data: ModelCardData, /, **fields: Any) -> ModelCard:
-    """Fills the template with the fields; sections without content are left out."""
-    return ModelCard(_load_template().render(card_data=data.to_yaml(), **data.to_dict() | fields))
+    """Fills the template with the fields; sections without content are left out. The template is in a wheel next to
+    this file, in a checkout in model_cards/."""
+    installed = Path(__file__).with_name("model_card_template.md")
+    template = installed if installed.exists() else Path(__file__).parents[2] / "model_cards" / "template.md"
+    card: ModelCard = ModelCard.from_template(data, str(template), **fields)
+    return card
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -266,14 +268,3 @@ def write_eval_results(folder: Path, entries: Sequence[EvalResultEntry]) -> None
     path = folder / RESULTS
     path.parent.mkdir(exist_ok=True)
     path.write_text(yaml.safe_dump(eval_result_entries_to_yaml([*entries]), sort_keys=False), encoding="utf-8")
-
-
-@cache
-def _load_template() -> Template:
-    """The template: in a wheel next to this file, in a checkout in model_cards/. It is compiled once, since every
-    checkpoint of a training has a card."""
-    from jinja2 import Template
-
-    installed = Path(__file__).with_name("model_card_template.md")
-    path = installed if installed.exists() else Path(__file__).parents[2] / "model_cards" / "template.md"
-    return Template(path.read_text(encoding="utf-8"))

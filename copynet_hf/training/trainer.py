@@ -163,15 +163,12 @@ class CopyNetTrainer(Trainer):
             self.args.train_batch_size * self.args.gradient_accumulation_steps,
         )
 
-    def _get_eval_sampler(self, eval_dataset: Dataset) -> Any:
-        return self._order_for_evaluation(eval_dataset)
-
-    def _order_for_evaluation(self, dataset: Any) -> list[int]:
+    def _get_eval_sampler(self, eval_dataset: Any) -> Any:
         """The order in which pairs are evaluated: the longest first, where training groups them by length."""
-        rows = range(len(dataset))
+        rows = range(len(eval_dataset))
         if self.args.train_sampling_strategy != "group_by_length":
             return list(rows)
-        return sorted(rows, key=_list_lengths(dataset).__getitem__, reverse=True)
+        return sorted(rows, key=_list_lengths(eval_dataset).__getitem__, reverse=True)
 
     def training_step(
         self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: Tensor | int | None = None
@@ -273,7 +270,7 @@ class CopyNetTrainer(Trainer):
         encoded, wrong = cast(Any, self.eval_dataset), np.flatnonzero(~is_right.all(-1)).tolist()
         if not wrong or 2 * len(wrong) > len(is_right):
             return []
-        order = self._order_for_evaluation(encoded)
+        order = self._get_eval_sampler(encoded)
         own = {row: encoded[order[row]]["labels"] for row in take_spread(wrong, SAMPLE_SIZE)}
         rows = [row for row, target in own.items() if labels[row][labels[row] != IGNORED_LABEL].tolist() == target]
         chosen, tokenizer = pairs.select([order[row] for row in rows]), cast(Any, self.processing_class)

@@ -190,19 +190,14 @@ class TimeEstimate(TrainerCallback):
     WARMUP_UPDATES, MEASURED_UPDATES = 2, 20
 
     def __init__(self, is_dry_run: bool = False) -> None:
-        self.is_dry_run, self._first_step, self._seconds, self._last = is_dry_run, 0, 0.0, 0.0
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        self._first_step = state.global_step
+        self.is_dry_run, self._num_updates, self._seconds, self._last = is_dry_run, 0, 0.0, 0.0
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        num_updates, now = state.global_step - self._first_step, time.monotonic()
-        if num_updates > self.WARMUP_UPDATES:
+        self._num_updates, now = self._num_updates + 1, time.monotonic()
+        if self._num_updates > self.WARMUP_UPDATES:
             self._seconds += now - self._last
         self._last = now
-        if num_updates == self.WARMUP_UPDATES + self.MEASURED_UPDATES:
+        if self._num_updates == self.WARMUP_UPDATES + self.MEASURED_UPDATES:
             seconds = self._seconds / self.MEASURED_UPDATES
             rest = state.max_steps - (0 if self.is_dry_run else state.global_step)
             log_line(

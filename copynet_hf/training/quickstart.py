@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from ..data import quickstart_pairs
 from ..data.files import Row
 from ..evaluation.scoring import Scores
+from ..inference.part_files import write_json_lines
 from ..inference.predictor import predict_in_batches
 from ..model.prediction import CopyModel, predict
 from ..saved.loading import load_model
@@ -67,8 +68,7 @@ def run_quickstart(
         arguments: dict[str, object] = {"output_dir": str(folder), "overwrite_output_dir": overwrite_output_dir}
         for split, number in {"train": train_pairs, "test": test_pairs}.items():
             path = Path(data, f"{split}.jsonl")
-            lines = (json.dumps(pair) + "\n" for pair in quickstart_pairs(split, number, seed))
-            path.write_text("".join(lines), encoding="utf-8")
+            write_json_lines(path, quickstart_pairs(split, number, seed))
             arguments[f"{split}_file"] = str(path)
         arguments |= {"seed": seed, "threads": threads, "num_train_epochs": epochs}
         metrics = train_from_arguments(ARGUMENTS | arguments)

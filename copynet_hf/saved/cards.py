@@ -105,6 +105,7 @@ def write_model_card(
     mechanisms, is_ensemble = [each.copy_mechanism for each in configs], hasattr(model, "members")
     name = title or folder.resolve().name
     scores = {split: row for split, row in (scores or {}).items() if set(row) & set(METRICS)}
+    titles = {score: title for score, (_, title) in METRICS.items()}
     metrics = list(dict.fromkeys(METRICS[score][0] for row in scores.values() for score in METRICS if score in row))
     card = render_card(
         ModelCardData(
@@ -131,7 +132,7 @@ def write_model_card(
         training=training,
         command=command,
         about_scores="In percent, from a single run.",
-        scores="\n\n".join(filter(None, (_score_table(scores, METRICS), _score_table(scores, COPYING)))),
+        scores="\n\n".join(filter(None, (_score_table(scores, titles), _score_table(scores, COPYING)))),
         signature="\n".join(f"- {metric}: `{text}`" for metric, text in (signature or {}).items()),
     )
     card.save(folder / CARD)
@@ -221,14 +222,13 @@ def _settings(model: PublishedModel) -> dict[str, object]:
     return {"parameters": f"{model.num_parameters():,}"} | fields
 
 
-def _score_table(scores: Mapping[str, Scores], titles: Mapping[str, str | tuple[str, str]]) -> str | None:
+def _score_table(scores: Mapping[str, Scores], titles: Mapping[str, str]) -> str | None:
     names = [name for name in titles if any(row.get(name) is not None for row in scores.values())]
     if not names:
         return None
-    header = [title if isinstance(title := titles[name], str) else title[1] for name in names]
     labels = [f"{split}, {row['examples']:,} pairs" if "examples" in row else split for split, row in scores.items()]
     rows = [[label, *map(row.get, names)] for label, row in zip(labels, scores.values(), strict=True)]
-    return table(["", *header], rows)
+    return table(["", *(titles[name] for name in names)], rows)
 
 
 def _eval_results(scores: Mapping[str, Scores], datasets: Sequence[str], name: str) -> list[EvalResult]:

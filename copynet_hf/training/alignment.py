@@ -38,7 +38,7 @@ def align_vocabulary(
         keys = np.union1d(keys, chunk_keys)
     source_ids, target_ids = keys // vocab_size, keys % vocab_size
     probs = np.ones(len(keys))  # t(y | x), up to a factor at first
-    for _ in range(ITERATIONS if len(keys) else 0):
+    for _ in range(ITERATIONS):
         counts = np.zeros(len(keys))
         for chunk_keys, occurrence in _cooccurrences(pairs, vocab_size, special):
             index = np.searchsorted(keys, chunk_keys)

@@ -66,6 +66,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "generation config cut": ("generation_config.json", cut(20), "JSON object"),
     "no beams": ("generation_config.json", set_fields(num_beams=0), "num_beams is 0"),
     "no length": ("generation_config.json", set_fields(max_length=0), "max_length is 0"),
+    "400 digits": ("generation_config.json", set_fields(temperature=10**400), "write a number"),
     "no vocabulary": ("vocab.json", Path.unlink, "tokenizer.save_pretrained"),
     "vocabulary cut": ("vocab.json", cut(50), "JSON object"),
     "no tokenizer config": ("tokenizer_config.json", Path.unlink, "tokenizer.save_pretrained"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import reprlib
 import sys
 from collections.abc import Callable, Mapping
@@ -74,9 +73,9 @@ def _is_int(value: object, low: int, high: int) -> bool:
     return type(value) is int and low <= value <= high  # True and False are instances of int
 
 
-def _is_number(value: object, limit: float = math.inf) -> bool:
+def _is_number(value: object, limit: float = sys.float_info.max) -> bool:
     is_bool = isinstance(value, bool)
-    return isinstance(value, int | float) and not is_bool and math.isfinite(value) and abs(value) <= limit
+    return isinstance(value, int | float) and not is_bool and abs(value) <= limit  # false for NaN
 
 
 class Kind(NamedTuple):

@@ -59,7 +59,7 @@ REFUSALS = {
     ),
     "coverage_loss": (
         {"coverage_loss_weight": 1.0},
-        "coverage_loss_weight=1.0 needs coverage: set use_coverage=True",
+        "coverage_loss_weight=1.0 has no effect without use_coverage: set use_coverage, or leave",
     ),
     "coverage_loss_negative": (
         {"coverage_loss_weight": -1.0},
@@ -83,7 +83,7 @@ REFUSALS = {
         "copies_from=\\['question'\\] has no effect with copy_mechanism='copynet'",
     ),
     "copies_from_what": ({"copy_mechanism": "retrieval", "copies_from": ["text"]}, "may hold 'question' and 'facts'"),
-    "coverage": ({"attention": False, "use_coverage": True}, "set attention=True"),
+    "coverage": ({"attention": False, "use_coverage": True}, "has no effect without attention: set attention"),
     "readout_without_state": ({"readout": ["context"]}, "must hold 'state'"),
     "readout_twice": ({"readout": ["state", "state"]}, "once each"),
     "readout_of_its_own": ({"copy_mechanism": "pointer", "readout": ["state", "context"]}, "leave readout out"),

@@ -275,8 +275,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "retrieval": (lambda: CopyNetConfig(decoder=BART, copy_mechanism="retrieval"), "has a decoder of its own"),
     "half of an encoder-decoder": (lambda: CopyNetConfig(decoder=BART, seq2seq=True), "set encoder and decoder"),
     "layer of the GRU": (
-        lambda: CopyNetConfig(copy_layer=1),
-        "copy_layer=1 and copy_head=None are for",
+        lambda: CopyNetConfig(copy_mechanism="gated", copy_layer=1),
+        "copy_layer=1 has no effect without decoder",
     ),
     "no such layer": (
         lambda: tiny_model(decoder=BART, copy_mechanism="gated", copy_layer=2)(**sources(), decoder_input_ids=words()),
@@ -290,7 +290,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: tiny_model(decoder=BART, copy_mechanism="gated", copy_head=-1)(**sources(), decoder_input_ids=words()),
         "copy_head=-1, and the decoder has 2 heads",
     ),
-    "a head that is not copied by": (lambda: tiny_model(decoder=BART, copy_head=0), "whose attention is copied by"),
+    "a head that is not copied by": (lambda: tiny_model(decoder=BART, copy_head=0), "copy_head=0 has no effect with"),
     "no cross-attention": (lambda: tiny_model(decoder=ENCODER_ALONE), "no decoder with attention to"),
     "no decoder": (lambda: tiny_model(decoder=VISION), "no decoder with attention to"),
 }
@@ -349,7 +349,7 @@ def test_an_encoder_over_words_is_trained_searched_and_saved(changes: dict[str, 
 
 
 def test_an_encoder_over_words_has_limits() -> None:
-    with pytest.raises(ValueError, match="encoder_reads='bytes' is unknown: use pieces or words"):
+    with pytest.raises(ValueError, match="encoder_reads='bytes' is unknown: use one of pieces, words"):
         CopyNetConfig(encoder_reads="bytes")
     model = tiny_model(encoder=decoder("bert", max_position_embeddings=4), encoder_reads="words")
     with pytest.raises(ValueError, match="source has 8 words, and the encoder's config has 4 positions"):

@@ -181,7 +181,7 @@ def test_words_that_the_decoder_passes_over_cost_no_coverage():
 def test_a_model_is_not_given_what_its_mechanism_has_no_use_for(files, tmp_path):
     train_from_arguments({**files, **SIZES, "output_dir": str(tmp_path / "1"), "max_steps": 1})
     start = {**files, "model_name_or_path": str(tmp_path / "1"), "output_dir": str(tmp_path / "2"), "max_steps": 1}
-    with pytest.raises(ValueError, match="set use_coverage=True"):
+    with pytest.raises(ValueError, match="set use_coverage, or leave"):
         train_from_arguments(start | {"coverage_loss_weight": 1.0})
     with pytest.raises(ValueError, match="gated_loss='summed' has no effect"):
         train_from_arguments(start | {"gated_loss": "summed"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 # Fields that most mechanisms use.
 COMMON_OPTIONS = ("use_coverage", "coverage_loss_weight", "readout", "tie_word_embeddings", "feature_vocab_size")
+# Fields that say which attention of a Transformers decoder is copied by.
+COPY_HEAD_OPTIONS = ("copy_layer", "copy_head")
 READOUT_PARTS = ("state", "context", "embedding", "selective_read")
 
 
@@ -47,10 +50,7 @@ class Mechanism(NamedTuple):
 
 
 SOURCE_PARTS = ("question", "facts")
-GATED_LOSSES = ("mixture", "summed")
-POOLINGS = ("mean", "first", "last")
 ENCODER_FIELDS = ("encoder", "encoder_reads", "encoder_pooling", "encoder_gru", "initial_state")
-ENCODER_INPUTS = ("pieces", "words")
 # With a Transformers decoder, each of these fields must have one of these values; and why.
 RECURRENT_OPTIONS: dict[str, tuple[tuple[object, ...], str]] = {
     "use_coverage": ((False,), "the attention of each step is an input of the next"),
@@ -75,6 +75,8 @@ OPTIONS: dict[str, object] = {
     "frequent_words": 2_000,
     "gated_loss": "mixture",
     "gate_loss_weight": 1.0,
+    "copy_layer": -1,
+    "copy_head": None,
 }
 # Fields that only models with another field use, and the value they must have in the others.
 DEPENDENT_FIELDS: dict[str, tuple[str, object]] = {
@@ -84,6 +86,10 @@ DEPENDENT_FIELDS: dict[str, tuple[str, object]] = {
     "initial_state": ("encoder", "first"),
     "logits_scale": ("seq2seq", 1.0),
     "logits_bias": ("seq2seq", False),
+    "copy_layer": ("decoder", -1),
+    "copy_head": ("decoder", None),
+    "use_coverage": ("attention", False),
+    "coverage_loss_weight": ("use_coverage", 0.0),
 }
 COPY_MECHANISMS = {
     "copynet": Mechanism(has_copy_projection=True, options=("attention", "selective_read", *COMMON_OPTIONS)),
@@ -95,11 +101,19 @@ COPY_MECHANISMS = {
         switch=("context", "state", "embedding"),
         readout=("state", "context"),
         tanh_readout=False,
+        options=(*COMMON_OPTIONS, *COPY_HEAD_OPTIONS),
     ),
     "gated": Mechanism(
         copies_by_attention=True,
         switch=("state",),
-        options=(*COMMON_OPTIONS, "aligned_words", "frequent_words", "gated_loss", "gate_loss_weight"),
+        options=(
+            *COMMON_OPTIONS,
+            "aligned_words",
+            "frequent_words",
+            "gated_loss",
+            "gate_loss_weight",
+            *COPY_HEAD_OPTIONS,
+        ),
     ),
     "pointer": Mechanism(readout=("state",), generates=False, options=("num_features",)),
     # CoreQA (He et al. 2017): selective reads of the question and of the facts, an attention with coverage for each
@@ -108,6 +122,14 @@ COPY_MECHANISMS = {
         retrieves=True,
         options=("copies_from", "tie_word_embeddings", "feature_vocab_size"),
     ),
+}
+# Fields that name one of several ways.
+CHOICES: dict[str, Collection[str]] = {
+    "copy_mechanism": COPY_MECHANISMS,
+    "gated_loss": ("mixture", "summed"),
+    "encoder_reads": ("pieces", "words"),
+    "encoder_pooling": ("mean", "first", "last"),
+    "initial_state": ("mean", "first", "last"),
 }
 
 
@@ -288,10 +310,9 @@ class CopyNetConfig(CopyNetBaseConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         self._check_sizes()
-        if self.copy_mechanism not in COPY_MECHANISMS:
-            raise ValueError(
-                f"copy_mechanism={self.copy_mechanism!r} is unknown: use one of {', '.join(COPY_MECHANISMS)}."
-            )
+        for name, values in CHOICES.items():
+            if (value := getattr(self, name)) not in values:
+                raise ValueError(f"{name}={value!r} is unknown: use one of {', '.join(values)}.")
         for name in ("encoder", "decoder"):
             if isinstance(value := getattr(self, name), str):
                 raise ValueError(f"{name}={value!r} is a name: pass a config of Transformers, such as BertConfig().")
@@ -410,8 +431,6 @@ class CopyNetConfig(CopyNetBaseConfig):
         """Refuses options that the mechanism has no use for, and those that need another one."""
         if self.selective_read is None:
             self.selective_read = "selective_read" in self.mechanism.options and not self.seq2seq
-        if self.gated_loss not in GATED_LOSSES:
-            raise ValueError(f"gated_loss={self.gated_loss!r} is unknown: use one of {', '.join(GATED_LOSSES)}.")
         memories = [self.copies_from] if isinstance(self.copies_from, str) else self.copies_from
         if not set(memories) <= set(SOURCE_PARTS):
             raise ValueError(f"copies_from={list(memories)} may hold {' and '.join(map(repr, SOURCE_PARTS))}.")
@@ -425,10 +444,9 @@ class CopyNetConfig(CopyNetBaseConfig):
                     f"{name}={value!r} has no effect with copy_mechanism={self.copy_mechanism!r}: leave {name} out "
                     f"(it is for {others})."
                 )
-        if self.use_coverage and not self.attention:
-            raise ValueError(
-                "use_coverage=True accumulates the attention: set attention=True, or leave use_coverage out."
-            )
+        for name, (other, absent) in DEPENDENT_FIELDS.items():
+            if (value := getattr(self, name)) != absent and getattr(self, other) in (None, False):
+                raise ValueError(f"{name}={value!r} has no effect without {other}: set {other}, or leave {name} out.")
         if self.feature_vocab_size and not self.attention:
             raise ValueError(
                 f"feature_vocab_size={self.feature_vocab_size} needs the attention, which reads the features: set "
@@ -439,22 +457,9 @@ class CopyNetConfig(CopyNetBaseConfig):
                 f"letter_vocab_size={self.letter_vocab_size} is for words, but num_features={self.num_features} gives "
                 "numbers in place of words: leave one out."
             )
-        if self.coverage_loss_weight and not self.use_coverage:
-            raise ValueError(
-                f"coverage_loss_weight={self.coverage_loss_weight!r} needs coverage: set use_coverage=True, or leave "
-                "coverage_loss_weight out."
-            )
 
     def _check_decoder(self) -> None:
-        """Refuses what a Transformers decoder cannot have, and options of such a decoder without one."""
-        chosen = {name: getattr(self, name) for name in ("copy_layer", "copy_head")}
-        is_chosen = chosen != {"copy_layer": -1, "copy_head": None}
-        if is_chosen and (self.decoder is None or not self.mechanism.copies_by_attention):
-            raise ValueError(
-                f"copy_layer={self.copy_layer!r} and copy_head={self.copy_head!r} are for a Transformers decoder "
-                "whose attention is copied by: set decoder, and copy_mechanism='pointer_generator' or 'gated', or "
-                "leave both out."
-            )
+        """Refuses what a Transformers decoder cannot have."""
         if self.seq2seq and (self.encoder is None or self.decoder is None):
             raise ValueError(
                 "seq2seq=True is an encoder-decoder of other models: set encoder and decoder, or leave it out."
@@ -477,14 +482,6 @@ class CopyNetConfig(CopyNetBaseConfig):
         self.readout = ["state"]
 
     def _check_encoder(self) -> None:
-        for name in ("encoder_pooling", "initial_state"):
-            if getattr(self, name) not in POOLINGS:
-                raise ValueError(f"{name}={getattr(self, name)!r} is unknown: use one of {', '.join(POOLINGS)}.")
-        if self.encoder_reads not in ENCODER_INPUTS:
-            raise ValueError(f"encoder_reads={self.encoder_reads!r} is unknown: use {' or '.join(ENCODER_INPUTS)}.")
-        for name, (other, absent) in DEPENDENT_FIELDS.items():
-            if (value := getattr(self, name)) != absent and getattr(self, other) in (None, False):
-                raise ValueError(f"{name}={value!r} has no effect without {other}: set {other}, or leave {name} out.")
         for name, absent in {"encoder_gru": False, "encoder_pooling": "mean"}.items():
             if (value := getattr(self, name)) != absent and self.encoder_reads == "words":
                 raise ValueError(f"{name}={value!r} is for a Transformers encoder that reads pieces: leave it out.")

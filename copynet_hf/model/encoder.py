@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.utils import can_return_tuple
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import has_values, replace_by_unk
@@ -160,6 +161,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
         self.letter_encoder = LetterEncoder(config) if config.letter_vocab_size else None
         self.dropout = Dropout(config.dropout)
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -174,8 +176,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
         word_index: Tensor | None = None,
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> CopyNetEncoderOutput | tuple:
+    ) -> CopyNetEncoderOutput:
         """Encodes the source.
 
         Args:
@@ -213,8 +214,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
             encoder_attention_mask,
             word_index,
         )
-        output = self.encode(source, value_or_default(output_hidden_states, self.config, "output_hidden_states"))
-        return output if value_or_default(return_dict, self.config, "return_dict") else output.to_tuple()
+        return self.encode(source, value_or_default(output_hidden_states, self.config, "output_hidden_states"))
 
     def encode(self, source: SourceInputs, output_hidden_states: bool) -> CopyNetEncoderOutput:
         """The encoder's own part of `forward`."""

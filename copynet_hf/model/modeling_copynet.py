@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 from transformers import initialization as init
+from transformers.utils import can_return_tuple
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import (
@@ -79,6 +80,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
     def set_input_embeddings(self, value: nn.Module) -> None:
         self.encoder.set_input_embeddings(value)
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -91,9 +93,8 @@ class CopyNetModel(CopyNetPreTrainedModel):
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         **source: Tensor | None,
-    ) -> CopyNetModelOutput | tuple:
+    ) -> CopyNetModelOutput:
         """Encodes the source, unless `encoder_outputs` is given, and decodes the target words.
 
         Args:
@@ -147,7 +148,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             cache.layer.record(steps.states, memory, runner)
 
         attention = steps.attention if value_or_default(output_attentions, config, "output_attentions") else None
-        output = CopyNetModelOutput(
+        return CopyNetModelOutput(
             last_hidden_state=steps.readout,
             past_key_values=cache,  # type: ignore[arg-type]
             decoder_hidden_states=(embeddings, steps.states.hidden) if output_hidden_states else None,
@@ -162,7 +163,6 @@ class CopyNetModel(CopyNetPreTrainedModel):
             source_ids=memory.ids,
             source_mask=memory.mask.long(),
         )
-        return output if value_or_default(return_dict, config, "return_dict") else output.to_tuple()
 
     def _embed_targets(
         self, decoder_input_ids: Tensor | None, decoder_inputs_embeds: Tensor | None, memory: Memory
@@ -330,6 +330,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             )
         return shift_right(labels, self.config)
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -351,10 +352,9 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
         skip_logits: bool | None = None,
-    ) -> CopyNetSeq2SeqLMOutput | tuple:
+    ) -> CopyNetSeq2SeqLMOutput:
         """log p(y_t | y_{<t}, x) over the extended vocabulary for each target step, and the loss, Eq. 10.
 
         Args:
@@ -425,7 +425,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             loss = compute_loss(
                 self.config, *scores, labels, num_items_in_batch, allowed, keep, reuse_scores=reuse_scores
             )
-        result = CopyNetSeq2SeqLMOutput(
+        return CopyNetSeq2SeqLMOutput(
             loss=loss,
             logits=log_probs,
             past_key_values=output.past_key_values,
@@ -437,7 +437,6 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             copy_probs=copy_probs,
             copy_mass=None if copy_probs is None else copy_probs.sum(-1),
         )
-        return result if value_or_default(return_dict, self.config, "return_dict") else result.to_tuple()
 
     def compute_generate_scores(self, output: CopyNetModelOutput) -> Tensor | None:
         """ψ_g = W_o r_t, Eq. 7: (B, T, V); None where only an end symbol is generated."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from transformers.utils import can_return_tuple
 
 from .configuration_ensemble import CopyNetEnsembleConfig
 from .copy_distribution import average_log_probs, expand_to_rows
@@ -111,6 +112,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
             "them."
         )
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -129,9 +131,8 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
-    ) -> CopyNetSeq2SeqLMOutput | tuple:
+    ) -> CopyNetSeq2SeqLMOutput:
         """log p(y_t | y_{<t}, x) over the extended vocabulary for each target step, and the loss −log p(y_t).
 
         The loss has no terms of coverage or gates. Hidden states are those of all members, one member after another;
@@ -189,7 +190,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         attentions = [output.cross_attentions[0] for output in outputs if output.cross_attentions]
         has_attention = len(attentions) == len(outputs)
         loss = None if labels is None else self._compute_loss(log_probs, encoder_outputs, labels, num_items_in_batch)
-        result = CopyNetSeq2SeqLMOutput(
+        return CopyNetSeq2SeqLMOutput(
             loss=loss,
             logits=log_probs,
             past_key_values=cache,  # type: ignore[arg-type]
@@ -201,7 +202,6 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
             copy_probs=copy_probs,
             copy_mass=None if copy_probs is None else copy_probs.sum(-1),
         )
-        return result if value_or_default(return_dict, self.config, "return_dict") else result.to_tuple()
 
     def find_allowed_words(self, output: CopyNetEnsembleEncoderOutput) -> Tensor | None:
         """(N, V) bool: the words that a member may generate from each source. None: all."""

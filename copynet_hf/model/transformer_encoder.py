@@ -7,6 +7,7 @@ E embedding_size.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -93,6 +94,26 @@ def pool_pieces(states: Tensor, groups: Tensor, num_groups: int, pooling: str) -
     has_pieces = chosen != none
     positions = (chosen * has_pieces)[..., None].expand(-1, -1, width)
     return states.gather(1, positions) * has_pieces[..., None]
+
+
+def encode_text(
+    encoder: PreTrainedModel,
+    words: Mapping[str, Tensor],
+    mask: Tensor,
+    output_hidden_states: bool,
+    first_position: int | None = None,
+) -> tuple[Tensor, tuple[Tensor, ...] | None]:
+    """The encoder's states (B, P, W) of pieces or words with the mask (B, P) bool, and those of its layers.
+
+    Args:
+        words: `input_ids` (B, P), or `inputs_embeds` (B, P, W).
+        first_position: of `find_position_offset`, where words are numbered without padding. None: by the encoder.
+    """
+    attended = attend_to_some(mask)
+    options = {"output_hidden_states": True} if output_hidden_states else {}
+    positions = number_positions(first_position, attended, attended.shape[1])
+    output = encoder(**words, attention_mask=attended.long(), return_dict=True, **positions, **options)
+    return output.last_hidden_state, output.hidden_states if output_hidden_states else None
 
 
 class PiecesOfWords(NamedTuple):
@@ -215,10 +236,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
         self, pieces: Tensor, mask: Tensor, output_hidden_states: bool = False
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
         """The encoder's states (B, P, W) of pieces (B, P) with the mask (B, P) bool, and those of its layers."""
-        attended = attend_to_some(mask)
-        options: dict[str, object] = {"output_hidden_states": True} if output_hidden_states else {}
-        output = self.text_encoder(input_ids=pieces, attention_mask=attended.long(), return_dict=True, **options)
-        return output.last_hidden_state, output.hidden_states if output_hidden_states else None
+        return encode_text(self.text_encoder, {"input_ids": pieces}, mask, output_hidden_states)
 
     def _check_pieces(
         self, rows: int, pieces: Tensor | None, piece_mask: Tensor | None, word_index: Tensor | None
@@ -292,11 +310,18 @@ class WordEncoder(SourceEncoder):
         embeddings = self.dropout(embeddings)
         positions = self.find_positions(mask, source)
         mask = positions.read
+        if self.max_words is not None and mask.shape[1] > self.max_words:
+            raise ValueError(
+                f"the source has {mask.shape[1]} words, and the encoder's config has {self.max_words} positions: pass "
+                "shorter sources, or a smaller max_source_length."
+            )
         if config.seq2seq:  # some encoders scale the embeddings of ids
             words = {"input_ids": input_ids} if source.inputs_embeds is None else {"inputs_embeds": embeddings}
         else:
             words = {"inputs_embeds": self.input_proj(embeddings)}
-        own_states, hidden_states = self.encode_words(words, mask, output_hidden_states)
+        own_states, hidden_states = encode_text(
+            self.text_encoder, words, mask, output_hidden_states, self.first_position
+        )
         text_state = pool_pieces(own_states, mask.long() - 1, 1, config.initial_state)
         return self._make_output(
             source,
@@ -308,30 +333,3 @@ class WordEncoder(SourceEncoder):
             facts=embed_facts(embeddings, positions.is_object),
             hidden_states=hidden_states,
         )
-
-    def encode_words(
-        self, words: dict[str, Tensor], mask: Tensor, output_hidden_states: bool
-    ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """The encoder's states (B, S, W) of words with the mask (B, S) bool, and those of its layers.
-
-        Args:
-            words: `inputs_embeds` (B, S, W) or `input_ids` (B, S).
-
-        Raises:
-            ValueError: more words than the encoder has positions.
-        """
-        if self.max_words is not None and mask.shape[1] > self.max_words:
-            raise ValueError(
-                f"the source has {mask.shape[1]} words, and the encoder's config has {self.max_words} positions: pass "
-                "shorter sources, or a smaller max_source_length."
-            )
-        attended = attend_to_some(mask)
-        options: dict[str, object] = {"output_hidden_states": True} if output_hidden_states else {}
-        output = self.text_encoder(
-            **words,
-            attention_mask=attended.long(),
-            return_dict=True,
-            **number_positions(self.first_position, attended, attended.shape[1]),
-            **options,
-        )
-        return output.last_hidden_state, output.hidden_states if output_hidden_states else None

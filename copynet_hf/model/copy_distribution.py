@@ -343,8 +343,6 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 def masked_logsumexp(scores: Tensor, mask: Tensor) -> Tensor:
     """log Σ e^score over the last axis where `mask` is true; finite, and far below any score, where it is false
     everywhere."""
-    if scores.shape[-1] == 0:
-        return scores.new_full(scores.shape[:-1], lowest(scores.dtype))
     return torch.logsumexp(_mask_scores(scores, mask), dim=-1)
 
 

@@ -28,7 +28,6 @@ from transformers import DataCollatorForSeq2Seq, Trainer
 from copynet_hf import CopyNetTokenizer
 from copynet_hf.cli import main
 from copynet_hf.evaluation.scoring import evaluate_pairs
-from copynet_hf.model.encoder import count_positions
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.trainer import CopyNetTrainer
@@ -83,21 +82,6 @@ def test_gradients_equal_finite_differences_of_the_oracle():
         return -sum(math.log(probs[word]) for (probs, _), word in zip(steps, target, strict=True)) / len(target)
 
     check_gradients(model, oracle, loss)
-
-
-def test_the_encoder_reads_up_to_the_last_word_of_a_question():
-    mask = torch.tensor([[False, True, False, False], [True, False, False, False]])
-    assert count_positions(mask) == 2
-    assert count_positions(torch.zeros(2, 3, dtype=torch.bool)) == 1
-    assert count_positions(mask.to("meta")) == 4
-    inputs = batch()
-    del inputs["labels"]
-    longer = {name: torch.nn.functional.pad(ids, (0, 4)) for name, ids in inputs.items()}
-    encoder = tiny_model(**RETRIEVAL).get_encoder()
-    short, long = encoder(**inputs), encoder(**longer, output_hidden_states=True)
-    assert torch.equal(long.last_hidden_state[:, : short.last_hidden_state.shape[1]], short.last_hidden_state)
-    assert torch.equal(long.final_state, short.final_state)
-    assert {states.shape[1] for states in long.hidden_states} == {longer["input_ids"].shape[1]}
 
 
 def test_neither_subjects_nor_properties_are_written_from():

@@ -83,13 +83,6 @@ def embed_facts(embeddings: Tensor, is_object: Tensor | None) -> Tensor | None:
     return triples * is_object[..., None]
 
 
-def count_positions(mask: Tensor) -> int:
-    """The positions of the mask (B, S) up to the last that is true in any row, at least one; all of them if traced."""
-    if not has_values(mask):
-        return mask.shape[1]
-    return max(1, int((mask.any(0) * torch.arange(1, mask.shape[1] + 1, device=mask.device)).max()))
-
-
 class LetterEncoder(nn.Module):
     """W max_i ReLU(F [l_{i-1}; l_i; l_{i+1}] + b) + V [l_{n-2}; l_{n-1}; l_n] over the letters l_1 … l_n of a word,
     with l = 0 before and after it.
@@ -419,15 +412,11 @@ class CopyNetEncoder(SourceEncoder):
         facts, read = embed_facts(states, positions.is_object), positions.read
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
-        # facts follow the question
-        length = states.shape[1] if positions.is_object is None else count_positions(read)
         for layer in self.layers:
-            states, final_state = layer(states[:, :length], read[:, :length])
+            states, final_state = layer(states, read)
             if self.residual_proj is not None and layer is self.layers[-1]:
-                states = states + self.residual_proj(embeddings[:, :length]) * read[:, :length, None]
+                states = states + self.residual_proj(embeddings) * read[..., None]
             states = self.dropout(states)
-            if length < read.shape[1]:
-                states = nn.functional.pad(states, (0, 0, 0, read.shape[1] - length))
             hidden_states += (states,)
         return self._make_output(
             source,

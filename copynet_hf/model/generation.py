@@ -316,19 +316,17 @@ class CopyNetGenerationMixin(_Base):
         tokenizer: PreTrainedTokenizerBase | None = None,
         **kwargs: Any,
     ) -> StoppingCriteriaList:
-        stop_strings = generation_config.stop_strings
         known = [criterion for criterion in stopping_criteria or () if isinstance(criterion, StopStrings)]
-        if stop_strings is not None and not known and hasattr(tokenizer, "oov_words"):
+        if generation_config.stop_strings is not None and not known and hasattr(tokenizer, "oov_words"):
             assert tokenizer is not None
-            known = [StopStrings(tokenizer, stop_strings)]
+            known = [StopStrings(tokenizer, generation_config.stop_strings)]
             stopping_criteria = StoppingCriteriaList([*(stopping_criteria or ()), *known])
         for criterion in known:
             criterion.begin(generation_config.num_given)  # type: ignore[attr-defined]
-        if stop_strings is None or not known:
-            return super()._get_stopping_criteria(generation_config, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]
-        without = copy(generation_config)
-        without.stop_strings = None
-        return super()._get_stopping_criteria(without, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]
+        if known:  # they take the place of the library's
+            generation_config = copy(generation_config)
+            generation_config.stop_strings = None
+        return super()._get_stopping_criteria(generation_config, stopping_criteria, tokenizer, **kwargs)  # type: ignore[misc]
 
     def prepare_inputs_for_generation(  # type: ignore[override]
         self,

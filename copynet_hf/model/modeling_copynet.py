@@ -227,24 +227,25 @@ class AlignedWords(nn.Module):
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__()
+        self.unk_token_id = config.unk_token_id
         self.register_buffer("table", torch.full((config.vocab_size, config.aligned_words), config.unk_token_id))
 
     table: Tensor
     """(V, aligned_words) ids, filled up with UNK."""
 
-    def forward(self, source_ids: Tensor, source_mask: Tensor, unk_token_id: int) -> Tensor:
+    def forward(self, source_ids: Tensor, source_mask: Tensor) -> Tensor:
         """(B, V) bool: the words that a source (B, S) allows, UNK among them."""
-        words = replace_by_unk(source_ids, len(self.table), unk_token_id)
-        aligned = self.table[words].masked_fill(~source_mask[..., None], unk_token_id)
+        words = replace_by_unk(source_ids, len(self.table), self.unk_token_id)
+        aligned = self.table[words].masked_fill(~source_mask[..., None], self.unk_token_id)
         allowed = torch.zeros(words.shape[0], len(self.table), dtype=torch.bool, device=words.device)
-        allowed[:, unk_token_id] = True
+        allowed[:, self.unk_token_id] = True
         return allowed.scatter_(1, aligned.flatten(1), True)
 
-    def resize(self, vocab_size: int, unk_token_id: int) -> None:
+    def resize(self, vocab_size: int) -> None:
         """Follows a new vocabulary size: new words are aligned with none, and none with removed ones."""
-        table = self.table.new_full((vocab_size, self.table.shape[1]), unk_token_id)
+        table = self.table.new_full((vocab_size, self.table.shape[1]), self.unk_token_id)
         kept = min(vocab_size, len(self.table))
-        table[:kept] = replace_by_unk(self.table[:kept], vocab_size, unk_token_id)
+        table[:kept] = replace_by_unk(self.table[:kept], vocab_size, self.unk_token_id)
         self.table = table
 
 
@@ -306,13 +307,13 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if isinstance(module, AlignedWords):
-            init.constant_(module.table, self.config.unk_token_id)
+            init.constant_(module.table, module.unk_token_id)
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """As in the base class; resizes the table of aligned words as well."""
         embeddings = super().resize_token_embeddings(*args, **kwargs)
         if self.alignments is not None:
-            self.alignments.resize(self.config.vocab_size, self.config.unk_token_id)
+            self.alignments.resize(self.config.vocab_size)
         return embeddings
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
@@ -456,7 +457,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         """
         config, ids = self.config, output.source_ids
         if self.alignments is not None:
-            allowed = self.alignments(ids, output.source_mask.bool(), config.unk_token_id)
+            allowed = self.alignments(ids, output.source_mask.bool())
             allowed[:, : config.frequent_words] = True
             allowed[:, config.end_token_ids] = True
             return allowed

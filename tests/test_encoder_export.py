@@ -13,11 +13,12 @@ from copynet_hf.inference.onnx_search import OnnxCopyNet
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
-SLOW = [*(family for family in FAMILIES if family != "bert"), "retrieval"]
+pytestmark = pytest.mark.slow  # an export each
+
 FACTS = [[("Ottilie", "city", "Bonn")], None, [("museum", "opens", "nine"), ("museum", "city", "Bonn")], None]
 
 
-@pytest.fixture(scope="module", params=["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.fixture(scope="module", params=[*FAMILIES, "retrieval"])
 def exported(request, tmp_path_factory):
     """A model, its tokenizer, and what the command exports of it."""
     folders = [tmp_path_factory.mktemp(name) for name in ("encoder", "saved", "graphs")]

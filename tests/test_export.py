@@ -25,7 +25,7 @@ pytest.importorskip("onnxruntime")
 Tensors = dict[str, Tensor]
 
 # Those whose memories and states differ most, exported once for all files; an export takes 20 seconds, so the others
-# are slow tests. A Transformers decoder: test_encoder_export.
+# are slow tests.
 CASES: dict[str, dict[str, Any]] = {
     "features and letters": LETTERED,
     "retrieval": {"copy_mechanism": "retrieval", "seed": 1},  # a seed with which out-of-vocabulary words are copied

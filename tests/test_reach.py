@@ -8,6 +8,7 @@ from hashlib import sha1
 from itertools import chain, product
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from datasets import Dataset
@@ -44,8 +45,21 @@ def pair(text: str, summary: str) -> dict[str, str]:
     return {"text": text, "summary": summary}
 
 
-def count(pairs: list[dict[str, str]], generated_count: int = 1) -> Counter[str]:
-    return Counter(chain.from_iterable(list_words(pairs, "word_punct", generated_count, has_chains=True)))
+def train(pairs: list[dict[str, str]], **arguments: Any) -> CopyNetTokenizer:
+    """The tokenizer that a run with these arguments trains."""
+    return train_tokenizer(Dataset.from_list(pairs), TrainArguments(**{"segmenter": "word_punct", **arguments}))
+
+
+def find_marks(pairs: list[dict[str, str]]) -> list[str]:
+    """The marks of changes that its vocabulary has."""
+    known = train(pairs).get_vocab()
+    return [mark for mark in OPTIONAL if mark in known]
+
+
+def count(pairs: list[dict[str, str]], *counts: int, segmenter: str = "word_punct", **options: Any) -> Counter[str]:
+    """How often each word counts for the vocabulary."""
+    options = {"has_chains": True, **options}
+    return Counter(chain.from_iterable(list_words(pairs, segmenter, *(counts or [1]), **options)))
 
 
 def test_a_word_that_is_always_copied_and_sometimes_in_another_case_is_left_to_copying() -> None:
@@ -55,8 +69,7 @@ def test_a_word_that_is_always_copied_and_sometimes_in_another_case_is_left_to_c
 
 def test_a_word_that_is_always_a_changed_copy_is_left_to_copying() -> None:
     pairs = [pair("to Viktora José orders", "Viktor jose order"), pair("to all", "order")]
-    words = list_words(pairs, "word_punct", 1, has_chains=True, changes=["[plain]", "[drop_last]"])
-    counts = Counter(chain.from_iterable(words))
+    counts = count(pairs, changes=["[plain]", "[drop_last]"])
     assert not counts.keys() & {"Viktor", "jose"}
     assert counts["order"] == 1  # which is generated as well
 
@@ -76,11 +89,11 @@ def test_a_number_that_digits_are_added_to_is_left_to_copying(text: str, largest
     joined = "3" if "," in text else ""
     pairs = [pair(text.format(number), f"{joined}{number}000") for number in range(11, largest)] * 5
     for generated_count in (1, 3):
-        counts = Counter(chain.from_iterable(list_words(pairs, "word_parts", generated_count, has_chains=True)))
+        counts = count(pairs, generated_count, segmenter="word_parts")
         assert (f"{joined}15000" in counts) is is_known
         assert counts["15"] == 5
     other = [*pairs, pair("many users", f"{joined}15000")]
-    assert any(f"{joined}15000" in words for words in list_words(other, "word_parts", 1, has_chains=True))
+    assert count(other, segmenter="word_parts")[f"{joined}15000"]
 
 
 @pytest.mark.parametrize(("largest", "is_known"), [(12, False), (7, True)])
@@ -89,11 +102,11 @@ def test_a_number_with_a_unit_is_left_to_copying(text: str, word: str, largest: 
     """Unless few have the unit, or sources lack the number."""
     pairs = [pair(text.format(number), word.format(number)) for number in range(3, largest)] * 5
     for generated_count in (1, 3):
-        counts = Counter(chain.from_iterable(list_words(pairs, "word_punct", generated_count, has_chains=True)))
+        counts = count(pairs, generated_count)
         assert (word.format(4) in counts) is is_known
         assert counts["4"] == 5
     other = [pair(text.format("four"), word.format(4)), *pairs]
-    assert any(word.format(4) in words for words in list_words(other, "word_punct", 1, has_chains=True))
+    assert count(other)[word.format(4)]
 
 
 @pytest.mark.parametrize(("num_changed", "is_known"), [(100, False), (10, True)])
@@ -108,19 +121,19 @@ def test_a_word_that_targets_also_generate_is_in_the_vocabulary() -> None:
 
 
 def test_only_words_that_would_be_spelled_count_more_in_few_pairs() -> None:
-    counts = count([pair("pay 16,258 to Ann Lee", "Lee16 alee MRS")], generated_count=3)
+    counts = count([pair("pay 16,258 to Ann Lee", "Lee16 alee MRS")], 3)
     assert (counts["Lee16"], counts["alee"], counts["MRS"]) == (1, 1, 3)
 
 
 def test_a_word_that_is_only_read_counts_twice() -> None:
     pairs = [pair("in June at CA:B7 for Ann", "6 cab7 ANN"), pair("in June", "6"), pair("out", "in")]
-    counts = Counter(chain.from_iterable(list_words(pairs, "word_punct", 1, 2, has_chains=True)))
+    counts = count(pairs, 1, 2)
     assert counts == {"June": 4, "at": 2, "for": 2, "out": 2, "￭:￭": 2, "in": 3, "CA": 1, "B7": 1, "Ann": 1, "6": 2}
 
 
 def test_without_chains_all_words_count() -> None:
     pairs = [pair("ask viktor", "Viktor 12"), pair("1 2", "12")]
-    words = Counter(chain.from_iterable(list_words(pairs, "whitespace", 2, has_chains=False)))
+    words = count(pairs, 2, segmenter="whitespace", has_chains=False)
     assert (words["Viktor"], words["12"]) == (2, 4)
 
 
@@ -133,7 +146,7 @@ def make_users(change: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize(("change", "expected"), [("initial", True), ("other", False), ("same", False)])
 def test_initials_are_found_in_the_pairs(change: str, expected: bool) -> None:
     pairs = make_users(change)
-    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    tokenizer = train(pairs)
     assert (INITIAL in tokenizer.get_vocab()) is expected
     if not expected:
         assert not has_initials(tokenizer, pairs)
@@ -146,8 +159,7 @@ def test_initials_are_found_in_the_pairs(change: str, expected: bool) -> None:
 @pytest.mark.parametrize(("number", "expected"), [(3, False), (25, True)])
 def test_initials_in_few_pairs_are_left_alone(number: int, expected: bool) -> None:
     pairs = make_users("initial")[::4][:number] + make_users("same")[number:]
-    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
-    assert (INITIAL in tokenizer.get_vocab()) is expected
+    assert (INITIAL in find_marks(pairs)) is expected
 
 
 @pytest.mark.parametrize(("target", "expected"), [("pack", True), ("tar -c -d", True), ("pack: c, d", False)])
@@ -157,8 +169,7 @@ def test_initials_are_found_in_a_few_of_the_pairs_unless_letters_would_be_mistak
     """Of ten requests, one is to add a user, and nine have no letters, the options of a command, or other letters."""
     users = make_users("initial")[::11]
     pairs = users + [pair(f"pack {spell(number)} for {NAMES[number % 10]}", target) for number in range(90)]
-    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
-    assert (INITIAL in tokenizer.get_vocab()) is expected
+    assert (INITIAL in find_marks(pairs)) is expected
 
 
 def test_letters_in_a_row_are_no_initials_of_themselves() -> None:
@@ -166,8 +177,7 @@ def test_letters_in_a_row_are_no_initials_of_themselves() -> None:
         pair(f"at {a.lower()}:{b.lower()} {number}", f"{a}{b}")
         for number, (a, b) in enumerate(product("ABCDEFGHKL", repeat=2))
     ]
-    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
-    assert INITIAL not in tokenizer.get_vocab()
+    assert INITIAL not in find_marks(pairs)
 
 
 def test_initials_are_found_in_long_texts_and_beside_codes() -> None:
@@ -183,22 +193,20 @@ def test_initials_are_found_in_long_texts_and_beside_codes() -> None:
     others = pairs[1:] + pairs[:1]
     shuffled = [pair(one["text"], other["summary"]) for one, other in zip(pairs, others, strict=True)]
     for rows, expected in ((pairs, True), (shuffled, False)):
-        tokenizer = train_tokenizer(Dataset.from_list(rows), TrainArguments(segmenter="word_punct"))
-        assert (INITIAL in tokenizer.get_vocab()) is expected
+        assert (INITIAL in find_marks(rows)) is expected
 
 
 def test_acronyms_are_found_in_the_pairs() -> None:
     names = [f"{a}son {b}ville Works" for a, b in product(NAMES, NAMES)]
     pairs = [pair(f"ask {name} for it, {name[0]} or not", "".join(word[0] for word in name.split())) for name in names]
-    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
-    assert INITIAL in tokenizer.get_vocab()
+    assert INITIAL in find_marks(pairs)
 
 
 def test_frequent_acronyms_are_not_known_if_they_are_initials() -> None:
     """A known `AB` would be generated, also where the name of a test pair has other initials."""
     people = [(f"{first}l{last.lower()}", f"{last}m{first.lower()}") for first, last in product(NAMES, NAMES)]
     pairs = [pair(f"{a} {b} is here", f"{a} {b}, {a[0]}{b[0]}, EU") for a, b in people + 5 * people[:20]]
-    known = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct")).get_vocab()
+    known = train(pairs).get_vocab()
     assert INITIAL in known
     assert [word for word in known if len(word) == 2 and word.isalpha() and word.isupper()] == ["EU"]
 
@@ -206,12 +214,13 @@ def test_frequent_acronyms_are_not_known_if_they_are_initials() -> None:
 @pytest.mark.parametrize(("text", "is_known"), [("this can't be", True), ("for Carla Tail", False)])
 def test_acronyms_are_known_if_words_in_lower_case_have_their_initials(text: str, is_known: bool) -> None:
     """Of many words some have them by chance."""
-    words = list_words([pair(text, "CT")] * 5, "word_punct", 1, has_chains=True, changes=[INITIAL])
-    assert (Counter(chain.from_iterable(words))["CT"] == 5) is is_known
+    assert (count([pair(text, "CT")] * 5, changes=[INITIAL])["CT"] == 5) is is_known
 
 
-@pytest.mark.parametrize("change", [str, lambda name: name.replace("a", "\u00e1").replace("o", "\u00f4")])
-@pytest.mark.parametrize(("size", "initials"), [(3, 0), (6, 1), (8, 0)])
+@pytest.mark.parametrize(
+    ("size", "initials", "change"),
+    [(3, 0, str), (6, 1, lambda name: name.replace("a", "\u00e1").replace("o", "\u00f4")), (8, 0, str)],
+)
 def test_how_many_first_letters_are_copied_is_found_in_the_pairs(
     size: int, initials: int, change: Callable[[str], str]
 ) -> None:
@@ -221,7 +230,7 @@ def test_how_many_first_letters_are_copied_is_found_in_the_pairs(
         for first, last in people
     ]
     assert guess_segmenter(pairs) == "word_punct"
-    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    tokenizer = train(pairs)
     marks = {mark for mark in OPTIONAL if mark in tokenizer.get_vocab()}
     accents = {PLAIN, LOWERED[PLAIN]}
     assert marks - accents == {f"[first_{size}]"} | {INITIAL for _ in range(initials)}
@@ -239,11 +248,9 @@ def test_either_way_to_write_umlauts_is_found_in_the_pairs(change: Callable[[str
     names = [f"{first}m\u00f6{last.lower()}\u00fc\u00df" for first, last in product(NAMES, NAMES)]
     pairs = [pair(f"a letter to {name} and more", f"name: {change(name).lower()}") for name in names]
     assert guess_segmenter(pairs) == "word_punct"
-    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
-    assert [each for each in OPTIONAL if each in tokenizer.get_vocab()] == [mark, LOWERED[mark]]
+    assert find_marks(pairs) == [mark, LOWERED[mark]]
     kept = [pair(row["text"], f"{row['summary']}, {name.lower()}") for row, name in zip(pairs, names, strict=True)]
-    tokenizer = train_tokenizer(Dataset.from_list(kept), TrainArguments(segmenter="word_punct"))
-    assert [each for each in OPTIONAL if each in tokenizer.get_vocab()] == [mark]
+    assert find_marks(kept) == [mark]
 
 
 @pytest.mark.parametrize(
@@ -261,7 +268,7 @@ def test_endings_beginnings_and_accents_are_found_in_the_pairs(
 ) -> None:
     names = [f"{first}{last.lower()}" for first in NAMES for last in NAMES]
     pairs = [pair(f"a letter to {change(name)} and more", f"name: {name}") for name in names]
-    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    tokenizer = train(pairs)
     assert [mark for mark in OPTIONAL if mark in tokenizer.get_vocab()] == expected
     source = tokenizer.encode_source(f"a letter to {change('Zoquist')} and more")
     written = source.spell(tokenizer.encode_target("Zoquist", source))
@@ -271,8 +278,7 @@ def test_endings_beginnings_and_accents_are_found_in_the_pairs(
 def test_a_few_words_without_their_endings_are_no_reason_for_a_mark() -> None:
     names = [spell(number) for number in range(300)]
     pairs = [pair(f"for {name}ova", name if number < 8 else spell(number + 300)) for number, name in enumerate(names)]
-    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
-    assert DROP_LAST not in tokenizer.get_vocab()
+    assert DROP_LAST not in find_marks(pairs)
 
 
 def test_names_of_one_length_that_lose_endings_have_no_number_of_first_letters() -> None:
@@ -282,21 +288,20 @@ def test_names_of_one_length_that_lose_endings_have_no_number_of_first_letters()
         pair(f"for {spell(number)}{endings.get(number % 40, 'o' if number % 2 else 'ov')}", spell(number))
         for number in range(300)
     ]
-    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
-    assert [mark for mark in OPTIONAL if mark in tokenizer.get_vocab()] == [DROP_LAST]
+    assert find_marks(pairs) == [DROP_LAST]
 
 
 def make_codes(*lengths: int) -> list[str]:
     return [sha1(b"%d" % number).hexdigest()[: lengths[number % len(lengths)]] for number in range(300)]
 
 
-@pytest.mark.parametrize("lengths", [(7, 8, 10), (7, 40), (40,)])
+@pytest.mark.parametrize("lengths", [(7, 8, 10), (40,)])
 def test_codes_of_which_the_first_letters_are_copied_are_not_cut(lengths: tuple[int, ...]) -> None:
     pairs = [
         pair(f"commit {code} by Ann (#{number})", f"{code[:7]}, #{number}")
         for number, code in enumerate(make_codes(*lengths))
     ]
-    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments())
+    tokenizer = train(pairs, segmenter="auto")
     assert tokenizer.segmenter == "word_punct"
     assert [mark for mark in OPTIONAL if mark in tokenizer.get_vocab()] == ["[first_7]"]
     for code, tokens in {
@@ -314,7 +319,7 @@ def test_codes_are_whole_where_other_words_are_cut(digits: bool) -> None:
     for number, code in enumerate(make_codes(7, 40), 100):
         name, digit = spell(number).title(), f" 48,{number}" if digits else ""
         pairs.append(pair(f"{code} {name}WexError 48{number}", f"{code[:7]} {name}_Wex{digit}"))
-    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments())
+    tokenizer = train(pairs, segmenter="auto")
     assert tokenizer.segmenter == ("code_digits" if digits else "code_parts")
     assert [mark for mark in OPTIONAL if mark in tokenizer.get_vocab()] == ["[first_7]"]
 
@@ -327,7 +332,7 @@ def test_numbers_of_as_many_digits_that_units_follow_are_parts() -> None:
 def test_words_of_which_any_number_of_letters_is_left_have_no_mark_for_it() -> None:
     names = [f"{spell(number)}{spell(number + 300)}" for number in range(300)]
     pairs = [pair(f"for {name}", name[: 4 + number % 5]) for number, name in enumerate(names)]
-    tokenizer = train_tokenizer(Dataset.from_list(pairs), TrainArguments(segmenter="word_punct"))
+    tokenizer = train(pairs)
     assert FIRST.keys().isdisjoint(tokenizer.get_vocab())
 
 
@@ -530,8 +535,7 @@ def test_sorted_pairs_are_all_looked_at() -> None:
     last = [pair(f"{spell(number).title()} {spell(number + 999).title()} is here", "") for number in range(180)]
     for row in last:
         row["summary"] = f"{row['text'][0]} {row['text'].split()[1]}"
-    tokenizer = train_tokenizer(Dataset.from_list([*first, *last]), TrainArguments(segmenter="word_punct"))
-    assert INITIAL in tokenizer.get_vocab()
+    assert INITIAL in find_marks([*first, *last])
 
 
 @pytest.mark.parametrize("length", [0, 300])
@@ -591,14 +595,14 @@ def test_inflected_words_are_no_reason_for_letters() -> None:
     names = [spell(number) for number in range(300)]
     orders = [pair(f"two lamps for {name}ova", f"{name} : lamps") for name in names]
     assert guess_segmenter(orders) == "word_punct"
-    assert DROP_LAST in train_tokenizer(Dataset.from_list(orders), TrainArguments()).get_vocab()
+    assert DROP_LAST in train(orders, segmenter="auto").get_vocab()
 
 
 def test_korean_nouns_are_copied_without_their_particles() -> None:
     syllables = [chr(code) for code in range(ord("가"), ord("힣"), 131)]
     towns = [syllables[number % 83] + syllables[7 * number % 79] for number in range(300)]
     orders = [pair(f"{town}에서 {'오늘 다시 ' * 80} 왔다", f"{town}까지 갔다") for town in towns]
-    tokenizer = train_tokenizer(Dataset.from_list(orders[:250]), TrainArguments())
+    tokenizer = train(orders[:250], segmenter="auto")
     assert tokenizer.segmenter == "word_punct"
     assert measure_reach(tokenizer, orders[250:]).words.keys() == {"known", "joined"}
 
@@ -640,14 +644,13 @@ def test_copied_digits_and_letters_are_not_spelled() -> None:
     doors = [
         pair(f"calle {n}0, {n}.-{letter}, to {NAMES[n]}{n}", f"{n}0 {n}{letter} | {NAMES[n]}{n}") for n, letter in rows
     ]
-    reach = measure_reach(train_tokenizer(Dataset.from_list(doors), TrainArguments(segmenter="word_punct")), doors)
+    reach = measure_reach(train(doors), doors)
     assert not reach.hard
 
 
 @pytest.mark.parametrize("arguments", [{"chains": False}, {"segmenter": "whitespace"}, {"segmenter": "char"}])
 def test_other_vocabularies_have_no_marks(arguments: dict) -> None:
-    args = TrainArguments(**{"segmenter": "word_punct", **arguments})
-    assert not MARKS & train_tokenizer(Dataset.from_list(make_users("initial")), args).get_vocab().keys()
+    assert not MARKS & train(make_users("initial"), **arguments).get_vocab().keys()
 
 
 @pytest.mark.slow  # an export; the page's test of chains has one too

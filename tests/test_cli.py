@@ -161,13 +161,6 @@ def test_an_argument_that_names_a_file_is_no_file_of_arguments() -> None:
     assert train.COMMAND.build_parser("train").parse_given(["--train_file=a.json"]) == {"train_file": "a.json"}
 
 
-def test_all_arguments_are_listed_in_either_spelling(capsys: pytest.CaptureFixture[str]) -> None:
-    for spelling in ("--help_all", "--help-all"):
-        with pytest.raises(SystemExit):
-            train.COMMAND.build_parser("train").parse_given([spelling])
-        assert "--adam_beta1" in capsys.readouterr().out
-
-
 def test_every_config_field_is_an_argument_or_follows_from_the_tokenizer() -> None:
     arguments = {entry.name for kind in (ModelArguments, TokenizerArguments) for entry in dataclasses.fields(kind)}
     own = {name for name in CopyNetConfig.__annotations__ if not name.endswith("token_id")}
@@ -298,21 +291,17 @@ BAD_INPUT = {
     "train --train_file {folder}/empty.jsonl --output_dir {folder}/x": "empty.jsonl",
     "train --train_file {folder}/train.jsonl --output_dir {folder}/noted": "already holds README.md",
     "train --train_file {folder}/train.jsonl --output_dir {folder}/model": "holds config.json: use another folder, or",
-    f"{TRAIN} --text_column body": "'body'",
     f"{TRAIN} --num_beams 0": "--num_beams is 0",
     f"{TRAIN} --num_train_epochs 0": "--num_train_epochs is 0: use a number above 0",
     f"{TRAIN} --num_train_epochs nan": "--num_train_epochs is nan: use",
-    f"{TRAIN} --num_train_epochs inf": "--num_train_epochs is inf: use",
     f"{TRAIN} --max_steps 0": "--max_steps is 0: use 1 or more",
     f"{TRAIN} --preset huge": "lcsts_char",
     f"{TRAIN} --hidden_size 3000000": "GB, but the machine has",
     f"{TRAIN} --hidden_size {10**14}": "use smaller sizes",
-    f"{TRAIN} --hidden_size {10**30}": "use smaller sizes",
     f"{TRAIN} --max_steps {'9' * 5_000}": "--max_steps",
     "train --train_file {folder}/train.jsonl --output_dir /proc/none/x": "/proc/none/x cannot be written",
     "train {folder} --output_dir {folder}/x": "see copynet-hf train --help",
     f"{TRAIN} --resume_from_checkpoint auto --resume_from_checkpoint {{folder}}": "is not a checkpoint",
-    "evaluate --model {folder}/model --test_file {folder}/test.jsonl --num_beams 10000000000": "the memory is full (",
     "generate --model {folder}/model --text a --num_beams 10000000000": "the memory is full (",
     f"generate --model {{folder}}/model --text a --batch_size {10**22}": f"--batch_size is {10**22}: use at most",
     "generate --model {folder}/model --text a --length_penalty 1e6": "--length_penalty is 1e+06: use a number",
@@ -322,15 +311,11 @@ BAD_INPUT = {
     f"{TRAIN} --per_device_eval_batch_size 0": "--per_device_eval_batch_size is 0: use 1 or more",
     f"{TRAIN} --early_stopping_patience -2": "--early_stopping_patience is -2: use 0 or more",
     "evaluate --model {folder}/model --test_file {folder}": "is a folder: pass a file",
-    f"{TRAIN} --segmenter bytes": "word_punct",
-    f"{TRAIN} --model_name_or_path {{folder}}/modle": "{folder}/modle: no such folder; did you mean",
     f"{TRAIN} --encoder_name_or_path ./bert": "--encoder_name_or_path ./bert: no such folder; pass",
-    f"{TRAIN} --hidden_size 0": "hidden_size=0",
     f"{TRAIN} --hiden_size 3": "--hiden_size is not an argument; did you mean --hidden_size? (see copynet-hf train",
     "generate --num-beam=3 --model {folder}/model": "--num_beam is not an argument; did you mean --num_beams?",
     "generate --xyz": "--xyz is not an argument (see copynet-hf generate --help)",
     f"{TRAIN} --dropout much": "much",
-    f"{TRAIN} --early_stopping_patience 2": "--early_stopping_patience is 2, but there are no validation pairs",
     f"{TRAIN} --streaming": "--max_steps",
     f"{TRAIN} --generation_num_beams 3": "--generation_num_beams is not read: use --num_beams",
     f"{TRAIN} --label_smoothing_factor 1.5": "--label_smoothing_factor is 1.5: use",
@@ -350,7 +335,6 @@ BAD_INPUT = {
     "{folder}/x.jsonl": "two are the same file",
     "generate --model ./copynet-quikstart --text a": "--model ./copynet-quikstart: no such folder",
     "generate --model {folder}/modle --text a": "no such folder; did you mean {folder}/model?",
-    "generate --model models/mine.v2/best --text a": "no such folder",
     "quickstart --output_dir {folder}/model": "already holds config.json: use another folder, or",
 }
 
@@ -369,11 +353,6 @@ def test_bad_input_ends_in_one_line_that_names_it(
     assert error.startswith(f"copynet-hf {argv.split()[0]}: ")
     assert thing.format(folder=folder) in error
     assert sorted(folder.rglob("*")) == before
-
-
-def test_errors_keep_the_spaces_of_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = (f"--model={folder}/model", f"--test_file={folder}/test.jsonl", "--text_column=two  spaces")
-    assert "no column 'two  spaces'" in refused(capsys, "evaluate", *options)
 
 
 def test_a_tokenizer_of_another_model_is_refused(
@@ -449,7 +428,8 @@ def test_train_help_is_short_and_begins_with_the_everyday_arguments(
 
 
 def test_help_all_lists_every_argument_of_the_trainer(capsys: pytest.CaptureFixture[str]) -> None:
-    text = help_text(capsys, "train", "--help_all")
+    text = help_text(capsys, "train", "--help-all")
+    assert text == help_text(capsys, "train", "--help_all")
     names = [entry.name for entry in dataclasses.fields(Seq2SeqTrainingArguments) if entry.init]
     assert "adam_beta1" in names
     assert all(f"  --{name} " in text for name in names)

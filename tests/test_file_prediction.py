@@ -498,13 +498,10 @@ BAD_INPUT = {
     "--input_file {folder}/none.jsonl --output_file {folder}/o.jsonl": "no such file",
     "--input_file {folder}/a.txt --output_file {folder}/o.jsonl": "the name must end in .jsonl",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column body": "no column 'body'",
-    "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column tex": "'tex'; did you mean 'text'?",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column n": "column 'n' holds no strings",
-    "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --delimiter ab": "--delimiter is 'ab'",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --prediction_column n": "has a column 'n'",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --num_proc 0": "--num_proc is 0",
     "--input_file {folder}/bad.parquet --output_file {folder}/o.jsonl": "bad.parquet: cannot be read",
-    "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --num_beams 10000000000": "the memory is full",
 }
 
 

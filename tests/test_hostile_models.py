@@ -94,17 +94,6 @@ def test_a_damaged_shard_is_named(copy: Path, capsys: pytest.CaptureFixture[str]
     assert str(shard) in refused(capsys, "generate", f"--model={copy}", "--text", "a")
 
 
-def test_training_and_export_name_a_damaged_file_too(
-    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cut(-8)(copy / "model.safetensors")
-    pairs = tmp_path / "pairs.jsonl"
-    pairs.write_text('{"text": "a b", "summary": "a"}\n' * 8)
-    train = ["train", f"--train_file={pairs}", f"--model_name_or_path={copy}", f"--output_dir={tmp_path / 'out'}"]
-    for argv in (train, ["export", f"--model={copy}", f"--output_dir={tmp_path / 'graphs'}"]):
-        assert "model.safetensors is damaged" in refused(capsys, *argv)
-
-
 # ---- code of a model's own
 
 EVIL_CODE = """

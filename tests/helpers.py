@@ -7,6 +7,7 @@ import gzip
 import json
 import math
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -110,6 +111,10 @@ READERS: dict[str, dict[str, Any]] = {
 VARIANTS = PLAIN | READERS
 # Those with the GRU: what is not for Transformers decoders is tested with these.
 RECURRENT = {name: changes for name, changes in PLAIN.items() if "decoder" not in changes}
+
+# One of each kind of loss, weights, memory and cache; the others share their code.
+KINDS_OF_MODELS = ("defaults", "coverage_loss", "two_layers", "tied", "pointer_generator_coverage", "gated_summed")
+DISTINCT = {name: PLAIN[name] for name in (*KINDS_OF_MODELS, "enc_dec", "transformer_gated")}
 
 # Searches whose every option matters to their outputs.
 SEARCHES: dict[str, dict[str, Any]] = {
@@ -388,3 +393,21 @@ def ask_app(app: Any, **fields: Any) -> tuple[int, Any]:
                 return answer.status, json.load(answer)
         except HTTPError as error:
             return error.code, json.load(error)
+
+
+@contextmanager
+def watch_tab(browser: Any, **device: Any) -> Iterator[tuple[Any, list[str]]]:
+    """A tab, and what is wrong: requests that leave this machine, errors and warnings that the page reports."""
+    wrong: list[str] = []
+    context = browser.new_context(accept_downloads=False, **device)
+    tab = context.new_page()
+    tab.on("request", lambda request: request.url.startswith("http://127.0.0.1:") or wrong.append(request.url))
+    tab.on("console", lambda message: message.type in ("error", "warning") and wrong.append(message.text))
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    yield tab, wrong
+    context.close()
+
+
+def find_blocks(page: str) -> list[tuple[str, str]]:
+    """The blocks of code of a page, with their languages."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)

@@ -355,19 +355,6 @@ def test_bad_input_ends_in_one_line_that_names_it(
     assert sorted(folder.rglob("*")) == before
 
 
-def test_a_tokenizer_of_another_model_is_refused(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mixed = tmp_path / "mixed"
-    AutoModelForSeq2SeqLM.from_pretrained(folder / "model").save_pretrained(mixed)
-    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
-    tokenizer.add_tokens(["unheard"])
-    tokenizer.save_pretrained(mixed)
-    error = refused(capsys, "generate", f"--model={mixed}", "--text", "a")
-    assert str(len(tokenizer)) in error
-    assert str(len(tokenizer) - 1) in error
-
-
 def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trian"]) == 2
     assert "trian" in capsys.readouterr().err

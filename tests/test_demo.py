@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 import torch
-from helpers import MECHANISMS, POINTER, ask_app, refused, save_tiny_model, serve_app, tiny_model, tiny_tokenizer
+from helpers import MECHANISMS, POINTER, ask_app, refused, serve_app, tiny_model, tiny_tokenizer, watch_tab
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
 from transformers import GenerationConfig, pipeline
 
@@ -109,16 +108,6 @@ def test_models_over_points_are_refused(tmp_path: Path, capsys: pytest.CaptureFi
     assert "reads points, not words" in refused(capsys, "demo", f"--model={tmp_path}")
 
 
-def test_the_error_names_an_occupied_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save_tiny_model(tmp_path)
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        assert f"--port {port} cannot be used" in refused(capsys, "demo", f"--model={tmp_path}", f"--port={port}")
-    assert "--port is 70000" in refused(capsys, "demo", f"--model={tmp_path}", "--port=70000")
-
-
 # ---- in a browser
 
 EXAMPLE = "please call Mira at noon."
@@ -127,15 +116,9 @@ EXAMPLE = "please call Mira at noon."
 @pytest.fixture
 def tab(browser: Any) -> Iterator[Any]:
     """A tab; the test fails if it requests anything from another host or reports an error."""
-    tab = browser.new_page()
-    elsewhere: list[str] = []
-    wrong: list[str] = []
-    tab.on("request", lambda request: request.url.startswith("http://127.0.0.1:") or elsewhere.append(request.url))
-    tab.on("console", lambda message: message.type == "error" and wrong.append(message.text))
-    tab.on("pageerror", lambda error: wrong.append(str(error)))
-    yield tab
-    assert (elsewhere, wrong) == ([], [])
-    tab.close()
+    with watch_tab(browser) as (tab, wrong):
+        yield tab
+        assert wrong == []
 
 
 def generate(tab: Any, text: str) -> str:

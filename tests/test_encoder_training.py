@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from datasets import Dataset
+from helpers import find_blocks
 from tiny_encoders import (
     SUMMARIES,
     TEXTS,
@@ -330,7 +330,7 @@ def test_the_pages_python_runs(tmp_path, monkeypatch):
     Path("train.jsonl").write_text("\n".join(rows), encoding="utf-8")
     page = (Path(__file__).parents[1] / "docs" / "encoders.md").read_text(encoding="utf-8")
     names: dict[str, object] = {}
-    for block in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+    for block in (text for language, text in find_blocks(page) if language == "python"):
         block = block.replace("answerdotai/ModernBERT-base", name)
         exec(compile(block.replace('"my-model", num', '"my-model", use_cpu=True, num'), "the page", "exec"), names)
     model, tokenizer = load_model("my-model", device="cpu")

@@ -14,6 +14,7 @@ import torch
 from helpers import (
     SOURCES,
     TARGETS,
+    find_blocks,
     padded,
     refused,
     save_tiny_model,
@@ -144,24 +145,6 @@ def test_probabilities_are_the_mean_of_the_oracles(members: list[dict[str, Any]]
             assert positions[start : start + len(source)].tolist() == pytest.approx(copied[t], abs=1e-9)
             assert positions.sum().item() == pytest.approx(sum(copied[t]), abs=1e-9)
             assert output.copy_mass[row, t].item() == pytest.approx(sum(copied[t]), abs=1e-9)
-
-
-def test_an_ensemble_of_one_model_is_that_model() -> None:
-    model = tiny_model(seed=4)
-    ensemble = CopyNetEnsemble.from_models([model])
-    words = padded([[START, *row[:-1]] for row in TARGETS], PAD)
-    found, expected = (
-        each(**sources(), decoder_input_ids=words, output_attentions=True) for each in (ensemble, model)
-    )
-    assert torch.equal(found.logits, expected.logits)
-    assert torch.equal(found.copy_probs, expected.copy_probs)
-    assert torch.equal(found.cross_attentions[0], expected.cross_attentions[0])
-    for options in ({}, {"num_beams": 3, "num_return_sequences": 2}):
-        sequences = ensemble.generate(**sources(), max_new_tokens=6, **options)
-        assert torch.equal(sequences, model.generate(**sources(), max_new_tokens=6, **options))
-    trace, of_model = (each.trace_copies(sequences, **sources()) for each in (ensemble, model))
-    for name, value in of_model.items():
-        assert torch.equal(trace[name], value), name
 
 
 @mixtures
@@ -450,7 +433,7 @@ def test_the_guides_commands_and_code_run(
     guide = (Path(__file__).parents[1] / "docs" / "choosing.md").read_text(encoding="utf-8")
     section = guide.split("\n## Ensembles\n")[1].split("\n## ")[0]
     commands = re.findall(r"^copynet-hf (.*)$", section, re.MULTILINE)
-    (code,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    (code,) = (text for language, text in find_blocks(section) if language == "python")
     monkeypatch.chdir(tmp_path)
     for seed in (1, 2, 3):
         save_tiny_model(tmp_path / f"model-{seed}", seed)

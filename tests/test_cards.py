@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import PLAIN, POINTER, SIZES, tiny_model, write_requests
+from helpers import DISTINCT, POINTER, SIZES, tiny_model, write_requests
 from huggingface_hub import ModelCard
 
 from copynet_hf import write_model_card
@@ -32,7 +32,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 KINDS: dict[str, dict[str, Any]] = {
-    **PLAIN,
+    **DISTINCT,
     "retrieval": {"copy_mechanism": "retrieval"},
     "pointer": POINTER,
     "points": POINTER | {"num_features": 2},

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from helpers import (
+    DISTINCT,
     FEATURED,
     PLAIN,
     POINTER,
@@ -243,8 +244,14 @@ def test_a_second_backward_needs_scores_that_were_kept():
     assert all(torch.allclose(p.grad, 2 * g) for p, g in zip(model.parameters(), first, strict=True))
 
 
-@pytest.mark.parametrize("use_fused", [False, True])
-@pytest.mark.parametrize("changes", [*VARIANTS.values(), POINTER], ids=[*VARIANTS, "pointer"])
+@pytest.mark.parametrize(
+    ("changes", "use_fused"),
+    [
+        *((changes, True) for changes in (*VARIANTS.values(), POINTER)),
+        *((changes, False) for changes in DISTINCT.values()),
+    ],
+    ids=[*VARIANTS, "pointer", *(f"{name}, readable" for name in DISTINCT)],
+)
 def test_skipping_the_logits_changes_neither_loss_nor_gradients(changes, use_fused):
     """Without logits, the loss is computed from the scores."""
     results = []
@@ -358,7 +365,7 @@ def test_attention_in_pieces_is_the_attention(sources_at_once, use_coverage, mon
     assert all(torch.allclose(a, b) for a, b in zip(whole.logits, pieces.logits, strict=True))
 
 
-@pytest.mark.parametrize("changes", [*VARIANTS.values(), COREQA], ids=[*VARIANTS, "coreqa"])
+@pytest.mark.parametrize("changes", [*DISTINCT.values(), COREQA], ids=[*DISTINCT, "coreqa"])
 def test_autocast_trains_and_searches(changes):
     model = tiny_model(scale=1.0, **changes).train()
     inputs = batch(config=model.config)
@@ -421,7 +428,7 @@ def test_second_order_gradients_are_right_or_refused(changes):
         curvature()
 
 
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("changes", DISTINCT.values(), ids=DISTINCT)
 def test_a_cropped_cache_begins_again_with_other_sources(changes):
     source, words = padded(SOURCES, 0), torch.tensor([[1, 5], [1, 13]])
     model = tiny_model(scale=1.0, **changes)

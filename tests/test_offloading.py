@@ -38,8 +38,9 @@ def test_weights_offloaded_to_memory(changes):
     check(cpu_offload(copy.deepcopy(plain), execution_device="cpu"), plain)
 
 
-@mechanisms
-@pytest.mark.parametrize("on_disk", ["all", "decoder"])
+@pytest.mark.parametrize(
+    ("changes", "on_disk"), [({}, "all"), *((changes, "decoder") for changes in MECHANISMS.values())], ids=str
+)
 def test_a_device_map_with_the_disk(changes, on_disk, tmp_path):
     plain = tiny_model(**changes)
     plain.save_pretrained(tmp_path / "model")
@@ -54,9 +55,12 @@ def test_a_device_map_with_the_disk(changes, on_disk, tmp_path):
     check(model, plain)
 
 
-@mechanisms
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kinds", [{nn.Linear}, {nn.Linear, nn.GRUCell}], ids=["linear", "linear_and_cells"])
+@pytest.mark.parametrize(
+    ("changes", "kinds"),
+    [({}, {nn.Linear}), *((changes, {nn.Linear, nn.GRUCell}) for changes in MECHANISMS.values())],
+    ids=str,
+)
 def test_dynamic_quantization(changes, kinds):
     plain = tiny_model(**changes, scale=0.5)
     quantized = torch.ao.quantization.quantize_dynamic(copy.deepcopy(plain), kinds, dtype=torch.qint8)

@@ -65,8 +65,9 @@ def check(text: str, output: Prediction) -> int:
     return len(output.source_spans) - output.source_spans.count(None)
 
 
-@pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("segmenter", SEGMENTERS)
+@pytest.mark.parametrize(
+    ("segmenter", "side"), [*((name, "right") for name in SEGMENTERS), ("char", "left"), ("word_parts", "left")]
+)
 def test_the_text_at_the_span_is_the_copied_word(segmenter: str, side: str) -> None:
     chains = segmenter in CHAINED
     options = {"max_source_oov": 40, "chains": chains, "changes": OPTIONAL if chains else (), "truncation_side": side}

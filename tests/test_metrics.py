@@ -39,10 +39,8 @@ def rows(path: Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("file", "length", "expected"),
     [
-        ("clge_test", 22, (23.5, 12.9, 20.6)),
         ("clge_test", 30, (24.3, 13.4, 20.7)),
         ("test", 22, (24.6, 13.6, 21.1)),
-        ("test", 30, (25.5, 14.0, 21.4)),
     ],
 )
 def test_rouge_of_the_first_characters_of_lcsts_is_the_published_one(
@@ -183,12 +181,6 @@ def test_n_best_lists_add_top_k_and_the_first_is_scored() -> None:
     assert scores["exact_match"] == pytest.approx(100 / 3)
     assert scores["exact_match_top_2"] == pytest.approx(200 / 3)
     assert scores["rouge1"] == score_outputs([row[0] for row in lists], references)["rouge1"]
-
-
-def test_top_k_counts_a_hit_at_any_rank() -> None:
-    scores = score_outputs([["b", "c", "a"], ["d", "e", "f"], ["g"]], ["a", "no", "g"])
-    assert scores["exact_match"] == pytest.approx(100 / 3)
-    assert scores["exact_match_top_3"] == pytest.approx(200 / 3)
 
 
 def test_a_plain_list_has_no_top_k() -> None:

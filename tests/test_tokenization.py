@@ -1,7 +1,5 @@
 """Extended ids: which words own slots, decoding, and Transformers' use of the tokenizer."""
 
-import json
-import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,6 @@ from copynet_hf.model.tokenization_copynet import CopyNetTokenizer
 PAD, BOS, EOS, UNK = range(4)
 A, B, C = 4, 5, 6  # the ids of the words a, b, c
 SLOT = 7  # the first slot: len(tokenizer)
-
-DATA = Path(os.environ.get("COPYNET_DATA", Path(__file__).parents[1] / ".." / "shared" / "data"))
 
 
 def make(segmenter: str = "whitespace", max_source_oov: int = 3, **kwargs: Any) -> CopyNetTokenizer:
@@ -452,27 +448,6 @@ def test_a_saved_folder_holds_the_code_of_the_tokenizer(
         "tokenization_copynet.py",
         "vocabularies.py",
     }
-
-
-# ---- real texts
-
-
-@pytest.mark.parametrize("segmenter", ["char", "jieba"])
-def test_lcsts_summaries_are_copied_and_decoded_exactly(segmenter: str) -> None:
-    path = DATA / "lcsts" / "train.jsonl"
-    if not path.exists():
-        pytest.skip(f"no LCSTS at {path}; set COPYNET_DATA")
-    with path.open(encoding="utf-8") as lines:
-        rows = [json.loads(next(lines)) for _ in range(300)]
-    texts, summaries = [row["text"] for row in rows], [row["summary"] for row in rows]
-    tok = CopyNetTokenizer.train_from_iterator(texts, 1000, segmenter=segmenter, max_source_oov=100)
-    encoding = tok(texts, text_target=summaries)
-    assert tok.batch_decode(encoding["input_ids"], source=texts) == texts
-    decoded = tok.batch_decode(encoding["labels"], source=texts, skip_special_tokens=True)
-    copied = sum(index >= len(tok) for labels in encoding["labels"] for index in labels)
-    assert copied > 100
-    for labels, text, summary in zip(encoding["labels"], decoded, summaries, strict=True):
-        assert UNK in labels or text == summary
 
 
 def test_all_frequent_letters_are_kept_where_the_vocabulary_has_room() -> None:

@@ -29,7 +29,7 @@ def contains(words: list[str], part: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("name", ["char", "jieba", "fugashi", *CHAINED])
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(text=ANY_TEXT)
 @example(text="")
 @example(text="5 0e1f2a 9 cafe01_2, DEAD7BEEF0")
@@ -110,14 +110,6 @@ def test_every_combining_mark_and_nothing_else_belongs_to_the_word_before_it() -
 )
 def test_the_scheme_of_word_punct_by_example(text: str, words: list[str]) -> None:
     assert split(text) == words
-
-
-@pytest.mark.parametrize("name", ["Kowalski", "foo_bar", "北京", "x1", "हिन्दी", "e\u0301"])
-@pytest.mark.parametrize(
-    "around", ["{}", "a {} b", '"{}"', "({}).", "a\n{}\tb", "'{}'s", "  {}  ", "-{}", "{}:", "x/{}/y"]
-)
-def test_a_name_is_the_same_word_in_any_context(name: str, around: str) -> None:
-    assert split(around.format(name)).count(name) == 1
 
 
 @pytest.mark.parametrize(
@@ -208,7 +200,7 @@ def test_words_of_fugashi_do_not_depend_on_whitespace(texts: list[str]) -> None:
 
 
 def test_fugashi_keeps_every_character() -> None:
-    text = "".join(map(chr, range(sys.maxunicode + 1)))
+    text = "".join(map(chr, [*range(0x20000), *range(0x20000, sys.maxunicode + 1, 64)]))
     assert "".join(SEGMENTERS["fugashi"].split(text)) == text
 
 

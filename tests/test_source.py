@@ -34,7 +34,7 @@ TOKENIZERS = {
 
 
 @pytest.mark.parametrize(("segmenter", "side"), TOKENIZERS)
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(text=TEXTS, length=st.none() | st.integers(1, 8))
 def test_offsets_are_where_the_words_are(segmenter: str, side: str, text: str, length: int | None) -> None:
     tokenizer = TOKENIZERS[segmenter, side]
@@ -95,7 +95,7 @@ def test_a_word_that_a_tokenizer_changed_is_not_taken_for_a_later_one() -> None:
 
 
 @pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "gemma"])
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(text=TEXTS)
 def test_a_fast_tokenizer_says_where_its_pieces_are(family: str, text: str) -> None:
     tokenizer = FAST[family]

@@ -4,7 +4,6 @@ the code saved beside the weights, without it."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 import torch
 from datasets import Dataset
 from elsewhere import OPTIONAL, answer_all, answers, run_elsewhere
-from helpers import save_tiny_model, tiny_model, tiny_tokenizer
+from helpers import find_blocks, save_tiny_model, tiny_model, tiny_tokenizer
 from huggingface_hub import ModelCard
 from local_hub import CARD, push
 from test_decoder_runtimes import CASES
@@ -54,7 +53,7 @@ def pushed(tmp_path_factory: pytest.TempPathFactory) -> Pushed:
     folders = {revision: work / revision for revision in REVISIONS}
     for revision, seed in REVISIONS.items():
         save_tiny_model(folders[revision], seed, {"num_beams": 2, "forbid_unk": True, "max_new_tokens": 6})
-    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE.replace("your-name", "me"), re.MULTILINE | re.DOTALL)
+    blocks = find_blocks(PAGE.replace("your-name", "me"))
     Dataset.from_list(quickstart_pairs("train", 40)).to_json(work / "writer" / "train.jsonl")  # the page's pairs
     hub = work / "cache"
     card, main = run_elsewhere(push, work / "writer", hub, folders, blocks, TEXTS, HF_HUB_CACHE=str(hub))
@@ -95,17 +94,12 @@ def make_over_encoder(folder: Path) -> Case:
     return Case(copynet_over(name, tokenizer, encoder_gru=True), tokenizer, ENCODER_TEXTS)
 
 
-def make_over_decoder(kind: str) -> Callable[[Path], Case]:
-    tokenizer, texts = (tiny_tokenizer, TEXTS) if kind == "scratch" else (make_tokenizer, ENCODER_TEXTS)
-    return lambda folder: Case(CASES[kind]("copynet", folder).model, tokenizer(), texts)
-
-
 MODELS: dict[str, Callable[[Path], Case]] = {
     "plain": lambda folder: Case(tiny_model(seed=1), tiny_tokenizer()),
     "ensemble": make_ensemble,
     "features and letters": make_features_and_letters,
     "encoder": make_over_encoder,
-    **{f"decoder {kind}": make_over_decoder(kind) for kind in ("scratch", "t5")},
+    "seq2seq": lambda folder: Case(CASES["t5"]("copynet", folder).model, make_tokenizer(), ENCODER_TEXTS),
 }
 
 

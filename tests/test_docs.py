@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 import yaml
+from helpers import find_blocks
 
 import copynet_hf
 from copynet_hf.data import quickstart_pairs
@@ -34,10 +35,6 @@ def read_document(document: str) -> str:
     return (ROOT / document).read_text(encoding="utf-8")
 
 
-def find_blocks(document: str) -> list[tuple[str, str]]:
-    return re.findall(r"^```(\w+)\n(.*?)^```$", read_document(document), re.MULTILINE | re.DOTALL)
-
-
 @pytest.mark.parametrize("document", RUN)
 def test_every_python_block_runs_and_prints_the_output_shown_below_it(document, request, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -45,12 +42,12 @@ def test_every_python_block_runs_and_prints_the_output_shown_below_it(document, 
         Path("slots-model").symlink_to(request.getfixturevalue("slots_model") / "model")
     elif document != "docs/tutorial.md":
         Path("copynet-quickstart").symlink_to(request.getfixturevalue("quickstart") / "model")
-    pairs = (json.dumps(pair) + "\n" for pair in quickstart_pairs("train", 200))
+    pairs = (json.dumps(pair) + "\n" for pair in quickstart_pairs("train", 50))
     Path("train.jsonl").write_text("".join(pairs), encoding="utf-8")
     names: dict[str, object] = {}
     printed = ""
     compared = 0
-    for language, text in find_blocks(document):
+    for language, text in find_blocks(read_document(document)):
         if language == "python":
             output = io.StringIO()
             with contextlib.redirect_stdout(output):
@@ -73,7 +70,7 @@ def drop_chance(line: str) -> str:
 
 
 def test_readme_has_the_two_set_up_commands():
-    commands = [text.strip() for language, text in find_blocks("README.md") if language == "bash"]
+    commands = [text.strip() for language, text in find_blocks(read_document("README.md")) if language == "bash"]
     assert commands[0] == "pip install -c constraints.txt -e . && copynet-hf quickstart"
     assert commands[1] == 'pip install -c constraints.txt -e ".[dev]" && pytest'
 

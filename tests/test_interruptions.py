@@ -328,28 +328,16 @@ def test_a_checkpoint_of_an_earlier_version_knows_fewer_arguments(full: Path, tm
     check_run_record(str(checkpoint), record | {"segmenter": "char"})
 
 
-def test_the_pairs_are_all_columns_that_are_read() -> None:
-    rows = {"text": ["a"], "summary": ["b"]}
-    records = [
-        make_run_record(Dataset.from_dict(rows | more), TrainArguments())
-        for more in ({}, {"features": [["V"]]}, {"features": [["N"]]}, {"facts": [[["X", "b", "c"]]]}, {"id": [1]})
-    ]
-    fingerprints = [record[FINGERPRINT] for record in records]
-    assert len(set(fingerprints)) == 4
-    assert fingerprints[0] == fingerprints[-1]
-
-
-def test_another_train_file_is_refused(
-    full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], train_file: Path
-) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 10)
-    lines = train_file.read_text(encoding="utf-8").splitlines(keepends=True)
-    other = tmp_path / "other.jsonl"
-    other.write_text("".join(reversed(lines)), encoding="utf-8")
-    error = refused(capsys, *command(other, folder, resume_from_checkpoint="auto"))
-    assert "the training pairs are not those of the run of" in error
-    other.write_text("".join(lines), encoding="utf-8")  # a copy
-    assert main(command(other, folder, resume_from_checkpoint="auto")) == 0
+def test_the_pairs_are_all_columns_that_are_read_in_their_order() -> None:
+    rows = {"text": ["a", "c"], "summary": ["b", "d"]}
+    others: list[dict[str, Any]] = [{"features": [["V"], []]}, {"features": [["N"], []]}]
+    others += [{"facts": [[["X", "b", "c"]], []]}, {"text": ["c", "a"], "summary": ["d", "b"]}]
+    first, same, *different = (
+        make_run_record(Dataset.from_dict(rows | more), TrainArguments())[FINGERPRINT]
+        for more in ({}, {"id": [1, 2]}, *others)
+    )
+    assert first == same
+    assert len({first, *different}) == 5
 
 
 # ---- two runs in one folder

@@ -71,13 +71,11 @@ def train(
     return train_from_arguments(SIZES | fixed | arguments, note)
 
 
-@pytest.mark.parametrize("text", ["walk", "please walk home"])
-def test_labels_are_smoothed_by_default(text: str, tmp_path: Path) -> None:
+def test_labels_are_smoothed_by_default(tmp_path: Path) -> None:
     factors: list[float] = []
-    train(tmp_path, text, factors)
-    train(tmp_path, text, factors, label_smoothing_factor=0.2)
-    train(tmp_path, text, factors, copy_mechanism="gated")
-    assert factors == [0.1, 0.2, 0]
+    train(tmp_path, "please walk home", factors)
+    train(tmp_path, "please walk home", factors, label_smoothing_factor=0.2)
+    assert factors == [0.1, 0.2]
 
 
 def test_the_labels_of_a_pretrained_encoder_decoder_are_not_smoothed() -> None:

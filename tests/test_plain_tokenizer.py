@@ -61,9 +61,8 @@ def check_equal(
         assert add_spaces(plain, words) == add_spaces(tokenizer, words)
 
 
-@pytest.mark.parametrize("limit", [None, 8, 20])
-@pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize("segmenter", ["whitespace", "char", "word_punct", "jieba", "fugashi"])
+@pytest.mark.parametrize(("limit", "side"), [(None, "right"), (8, "left"), (20, "right")])
+@pytest.mark.parametrize("segmenter", ["word_punct", "jieba", "fugashi"])
 def test_real_texts_have_the_same_ids_slots_and_words(
     tmp_path: Path, segmenter: str, side: str, limit: int | None
 ) -> None:
@@ -95,7 +94,7 @@ triples = st.lists(st.lists(st.text(max_size=4), min_size=3, max_size=3), max_si
 tags = st.lists(st.sampled_from(["N", "V", "other"]), max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.sampled_from(["whitespace", "char", "word_punct"]),
     st.lists(st.tuples(texts, st.none() | triples, st.none() | tags), min_size=1, max_size=4),

@@ -71,10 +71,8 @@ def test_validation_pairs_select_the_checkpoint(pairs: Dataset) -> None:
     assert build_training_arguments({"output_dir": "x"}, pairs, False).eval_strategy == "no"
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"label_smoothing_factor": 0.1, "copy_mechanism": "pointer_generator"}], ids=str
-)
-def test_the_loss_of_an_evaluation_is_the_mean_over_all_words(fields: dict[str, Any], tmp_path: Path) -> None:
+def test_the_loss_of_an_evaluation_is_the_mean_over_all_words(tmp_path: Path) -> None:
+    fields = {"label_smoothing_factor": 0.1, "copy_mechanism": "pointer_generator"}
     targets = [" ".join(["call", "Ann", "Bob"] * length) for length in (1, 1, 2, 1, 9, 1, 3)]
     file = write_rows(tmp_path / "pairs.jsonl", [{"text": f"{each} at 9", "summary": each} for each in targets])
     run = TrainingRun({"train_file": file, "validation_file": file, **SIZES, **fields, "output_dir": str(tmp_path)})
@@ -301,13 +299,6 @@ def test_a_training_that_ended_early_is_finished(easy: dict[str, Any], ended: Pa
         (folder / name).unlink()  # killed while it scored the pairs
     train_from_arguments(again)
     assert ((folder / "model.safetensors").read_bytes(), read_state(folder)["global_step"]) == (before, step)
-
-
-def test_a_training_whose_accuracy_does_not_rise_ends_early(easy: dict[str, Any]) -> None:
-    stuck = {"learning_rate": 1e-12, "max_steps": 8, "eval_steps": 1, "save_steps": 1, "overwrite_output_dir": True}
-    for patience, end in ((None, 6), (0, 8)):  # five evaluations after the first
-        train_from_arguments(easy | stuck | {"early_stopping_patience": patience})
-        assert read_state(easy["output_dir"])["global_step"] == end
 
 
 def selecting_by(metric: str) -> Seq2SeqTrainingArguments:

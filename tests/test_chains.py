@@ -41,7 +41,7 @@ def read_target(tokenizer: CopyNetTokenizer, target: str, source: str = SOURCE) 
 
 
 @pytest.mark.parametrize("segmenter", CHAINED)
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=150)
 @given(source=TEXTS, target=TEXTS, changes=st.sampled_from([(), OPTIONAL]))
 @example(source="", target="1 1\u0301", changes=())
 @example(source="aaBé文字か", target="aaBßa", changes=OPTIONAL)
@@ -205,7 +205,7 @@ def test_words_are_copied_without_their_accents(source: str, target: str, tokens
     assert "[plain]" not in read_target(make_tokenizer(texts=texts), target, source)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(word=st.text("aBcéüßØı\u0301खािे가ᄂ", min_size=3, max_size=9))
 def test_every_part_of_a_source_word_is_copied(word: str) -> None:
     """No letters are known, so that nothing can be spelled."""

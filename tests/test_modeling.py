@@ -25,15 +25,13 @@ from helpers import (
 from oracle import Oracle
 from transformers import DataCollatorForSeq2Seq
 from transformers.modeling_outputs import BaseModelOutput
-from transformers.trainer_pt_utils import LabelSmoother
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
 from copynet_hf.model.copy_distribution import find_matches, selective_read_weights
 
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 # Those that read the embedding of a target word in different places.
-EMBEDDING = ("defaults", "no_selective_read", "coverage", "tied", "pointer_generator", "gated", "rnnsearch", "enc_dec")
-EMBEDDING += ("paper", "no_slots", "transformer", "transformer_gated", "transformer_alone")
+EMBEDDING = ("defaults", "paper", "tied", "pointer_generator", "gated", "enc_dec", "transformer", "transformer_gated")
 embedding = pytest.mark.parametrize("changes", [PLAIN[name] for name in EMBEDDING], ids=EMBEDDING)
 
 
@@ -391,20 +389,6 @@ def test_the_summed_loss_is_divided_by_the_number_of_items_given():
     assert model(**batch(), num_items_in_batch=torch.tensor(2 * targets)).loss.item() == pytest.approx(mean.item() / 2)
 
 
-def test_label_smoothing_over_all_columns_is_finite_and_mild():
-    model = tiny_model()
-    inputs = batch()
-    labels = inputs["labels"]
-    output = model(**inputs)
-    plain = LabelSmoother(epsilon=0.0)(output, labels)
-    smooth = LabelSmoother(epsilon=0.1)(output, labels)
-    assert plain.item() == pytest.approx(output.loss.item(), rel=1e-5)
-    assert torch.isfinite(smooth)
-    assert smooth < plain + 0.1 * 60
-    smooth.backward()
-    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
-
-
 @pytest.mark.parametrize("use_fused", [True, False], ids=["fused", "readable"])
 @pytest.mark.parametrize("place", ["model.encoder.dropout", "model.dropout", "model.decoder.dropout"])
 def test_each_dropout_acts_in_training_and_only_there(place, use_fused):
@@ -424,16 +408,6 @@ def test_dropout_acts_on_embeddings_and_on_states_of_the_source():
     states = model.get_encoder()(inputs["input_ids"], output_hidden_states=True).hidden_states
     for layer in states:
         assert (layer[0, : len(SOURCES[0])] == 0).any()
-
-
-@pytest.mark.parametrize("mechanism", ["copynet", "pointer_generator", "gated"])
-def test_autocast_to_bfloat16_stays_close(mechanism):
-    model = tiny_model(scale=1.0, copy_mechanism=mechanism)
-    expected = model(**batch()).logits.exp()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        actual = model(**batch())
-    assert (actual.logits.exp() - expected).abs().max() < 2e-2
-    assert torch.allclose(actual.logits.exp().sum(-1), torch.ones(4, 5), atol=1e-4)
 
 
 # --- as any Transformers model --------------------------------------------------------------------------------------
@@ -498,20 +472,14 @@ def test_weights_missing_from_a_checkpoint_are_initialised(tmp_path):
 
 
 def test_growing_the_vocabulary_moves_the_slots_and_keeps_the_words():
+    """The two new words take their share of p(y) from all others alike."""
     model = tiny_model()
-    before = model(input_ids=torch.tensor([[5, 13]]), decoder_input_ids=torch.tensor([[1, 13]]))
+    before = model(input_ids=torch.tensor([[5, 13]]), decoder_input_ids=torch.tensor([[1, 13]])).logits[0]
     model.resize_token_embeddings(15, mean_resizing=False)
-    with torch.no_grad():
-        model.lm_head.weight[13:] = -1e4  # the new words out of the way
-        model.lm_head.weight[13:] *= (
-            model.model(input_ids=torch.tensor([[5, 15]]), decoder_input_ids=torch.tensor([[1]]))
-            .last_hidden_state[0, 0]
-            .sign()
-        )
-    after = model(input_ids=torch.tensor([[5, 15]]), decoder_input_ids=torch.tensor([[1, 15]]))
-    assert after.logits.shape[-1] == 19
-    assert torch.allclose(before.logits[0, 0, 13], after.logits[0, 0, 15], atol=1e-5)
-    assert torch.allclose(before.logits[0, 0, :13], after.logits[0, 0, :13], atol=1e-5)
+    after = model(input_ids=torch.tensor([[5, 15]]), decoder_input_ids=torch.tensor([[1, 15]])).logits[0]
+    assert after.shape == (2, 19)
+    shift = torch.cat([after[:, :13], after[:, 15:16]], dim=1) - before[:, :14]
+    assert torch.allclose(shift, shift[:, :1].expand_as(shift), atol=1e-5)
 
 
 @pytest.mark.parametrize("part", ["whole", "base"])
@@ -530,17 +498,6 @@ def test_the_vocabulary_is_not_padded_where_slots_would_become_words(part):
     without_slots = tiny_model(copy_mechanism="none", max_source_oov=0)
     without_slots.resize_token_embeddings(pad_to_multiple_of=16, mean_resizing=False)
     assert without_slots.config.vocab_size == 16
-
-
-def test_it_loads_on_the_meta_device_and_with_a_device_map(tmp_path):
-    model = tiny_model()
-    model.save_pretrained(tmp_path)
-    with torch.device("meta"):
-        empty = CopyNetForConditionalGeneration(model.config)
-    assert all(p.is_meta for p in empty.parameters())
-    mapped = CopyNetForConditionalGeneration.from_pretrained(tmp_path, device_map="cpu", dtype=torch.float64)
-    assert mapped.dtype == torch.float64
-    assert torch.allclose(mapped(**batch()).logits.float(), model(**batch()).logits, atol=1e-5)
 
 
 def test_inputs_embeds_need_the_ids_beside_them_to_copy():

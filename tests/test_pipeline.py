@@ -164,26 +164,6 @@ def test_saved_stop_strings_match_copied_words() -> None:
     assert make(model)(TEXTS, **options, stop_strings=["nowhere"]) == make(tiny_model())(TEXTS, **options)
 
 
-@pytest.mark.parametrize("max_source_length", [None, 3])
-def test_stop_strings_match_copied_words(max_source_length: int | None) -> None:
-    options = {
-        "max_new_tokens": 8,
-        "min_new_tokens": 8,
-        "repetition_penalty": 2.0,
-        "max_source_length": max_source_length,
-    }
-    pipe = make()
-    free, stopped = pipe(TEXTS, **options, batch_size=3), pipe(TEXTS, **options, batch_size=3, stop_strings=["X", "Z"])
-    assert len(stopped) == len(TEXTS)
-    ended = 0
-    for (whole,), (until,) in zip(free, stopped, strict=True):
-        words = [word.strip() for word in whole["words"]]
-        ends = [words.index(stop) + 1 for stop in ("X", "Z") if stop in words]
-        assert until["words"] == whole["words"][: min(ends, default=len(words))]
-        ended += bool(ends)
-    assert ended
-
-
 def test_the_tokenizer_of_another_model_is_refused() -> None:
     with pytest.raises(ValueError, match="the tokenizer has max_source_oov=9, the model max_source_oov=4"):
         make(tokenizer=tiny_tokenizer(max_source_oov=9))

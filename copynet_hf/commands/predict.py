@@ -42,8 +42,8 @@ def predict(args: PredictArguments) -> None:
 
     path = check_output_file(args.output_file, overwrite=True)  # predict_files says what is overwritten
     columns = (
-        *("facts_column", "features_column", "features_separator", "prediction_column", "with_origins"),
-        *("min_confidence", "output_format"),
+        *("text_column", "facts_column", "features_column", "features_separator", "prediction_column"),
+        *("with_origins", "min_confidence", "output_format"),
     )
     options = {**args.search_options(), **args.model_options()}
     options["name"] = check_model_name(args.model)
@@ -52,7 +52,6 @@ def predict(args: PredictArguments) -> None:
         predictor,
         args.input_file,
         path,
-        text_column=args.text_column,
         delimiter=args.delimiter,
         num_proc=args.num_proc,
         window=args.window,

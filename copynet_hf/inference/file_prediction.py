@@ -84,7 +84,6 @@ def predict_files(
     inputs: Sequence[str],
     output_file: Path,
     *,
-    text_column: str | None = None,
     delimiter: str | None = None,
     num_proc: int = 1,
     window: int = 1024,
@@ -97,11 +96,11 @@ def predict_files(
     `name_bad_file(output_file)`, as JSON lines with file, line and reason.
 
     Args:
-        predictor: its columns are set to the chosen ones.
+        predictor: its columns are set to the chosen ones; a text column that neither it nor the training names is
+            guessed.
         inputs: files, folders and patterns; see `find_files`.
         output_file: .jsonl, .csv, .tsv or .parquet; all but the last may be compressed (.gz).
-        text_column: the column of the sources; None: that of the training, if it was given there, else guessed.
-        delimiter: of CSV and TSV files; None: likewise.
+        delimiter: of CSV and TSV files; None: that of the training, if it was given there, else guessed.
         num_proc: the number of processes; above 1 with one thread each unless the predictor has its own number.
         window: the number of rows that are sorted by length together, and written together.
         overwrite: whether the output file and that of the bad rows may be replaced.
@@ -112,7 +111,7 @@ def predict_files(
     """
     files = find_files(inputs)
     folder = output_file.with_name(f"{output_file.name}{PARTS_SUFFIX}")
-    own = folder / _fingerprint(predictor, files, text_column, delimiter, window)
+    own = folder / _fingerprint(predictor, files, delimiter, window)
     _check_output(output_file, files, overwrite=overwrite or own.exists())
     with _lock_folder(folder, own):
         tokenizer = predictor.load()[1]
@@ -121,7 +120,7 @@ def predict_files(
         columns, sizes = _read_columns(read(), files[0], predictor.facts_column, window)
         if columns.has_facts:
             predictor.facts_column = predictor.facts_column or "facts"
-        _choose_columns(predictor, columns, text_column)
+        _choose_columns(predictor, columns)
         parts = [own / f"{number:08}{PART_SUFFIX}" for number in range(len(sizes))]
         _predict_missing(predictor, read(), parts, sizes, num_proc, output_file)
         types: Types = columns.types
@@ -242,14 +241,14 @@ def _is_table(file: Path, name: Path) -> bool:
     return not is_hidden and file.is_file() and data_suffix(file) in READ_SUFFIXES and file.stat().st_size > 0
 
 
-def _choose_columns(predictor: CopyNetPredictor, columns: Columns, given: str | None) -> None:
+def _choose_columns(predictor: CopyNetPredictor, columns: Columns) -> None:
     """Sets the predictor's column of the sources, to the given one, else that of the training, else one with a usual
     name, else the only column of strings; likewise that of the features, and that of the facts, if it is given.
 
     Raises:
         ValueError: a column is missing or cannot be guessed, or one that the predictor adds is there.
     """
-    options = {"text_column": given}
+    options = {"text_column": predictor.text_column}
     if predictor.facts_column is not None:
         options["facts_column"] = predictor.facts_column
     if reads_features(predictor.load()[0]):
@@ -404,6 +403,7 @@ def _fingerprint(predictor: CopyNetPredictor, files: Sequence[Path], *settings: 
     columns = [
         *predictor.new_columns().items(),
         predictor.min_confidence,
+        predictor.text_column,
         predictor.facts_column,
         predictor.features_column,
         predictor.features_separator,

@@ -498,7 +498,7 @@ def test_scores_of_seeds_are_averaged_and_models_without_runs_left_out(tmp_path)
     titles = {"exact_match": "EM", "bleu": "BLEU"}
     rows = markdown.model_rows(results.read(), "d", ["A", "B"], titles)
     assert rows == [["A", 60.0, None, 2, 5]]
-    table = markdown.score_table(results.read(), "d", ["A", "B"], titles, [["C", 40.0]], decimals=[2])
+    table = markdown.score_table(results.read(), "d", ["A", "B"], titles, {"C": [40.0]}, decimals=[2])
     assert table.splitlines() == [
         "|  | EM | BLEU | seeds | minutes |",
         "| --- | --- | --- | --- | --- |",

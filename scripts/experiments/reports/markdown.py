@@ -46,7 +46,7 @@ def score_table(
     data: str,
     models: Iterable[str],
     titles: Mapping[str, str],
-    published: Iterable[Sequence[Any]] = (),
+    published: Mapping[str, Sequence[Any]] | None = None,
     *,
     published_first: bool = False,
     decimals: Sequence[int] = (),
@@ -55,12 +55,14 @@ def score_table(
 
     Args:
         titles: the titles of the columns, by score.
-        published: a name and scores per row; scores that are missing at the end are left empty.
+        published: the scores of each row, by name; those that are missing at the end are left empty.
         published_first: puts them above the baselines.
         decimals: decimals of the first scores of baselines and models, where one decimal is too few.
     """
     baselines = format_scores(baseline_rows(results, data, titles), decimals)
-    padded = [[*row, *[None] * (len(titles) + 1 - len(row)), "", ""] for row in published]
+    padded = [
+        [name, *scores, *[None] * (len(titles) - len(scores)), "", ""] for name, scores in (published or {}).items()
+    ]
     above = [*padded, *baselines] if published_first else [*baselines, *padded]
     ours = format_scores(model_rows(results, data, models, titles), decimals)
     return table(["", *titles.values(), "seeds", "minutes"], [*above, *ours])

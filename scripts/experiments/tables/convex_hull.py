@@ -83,7 +83,7 @@ def sort_by_angle(points: Points) -> list[int]:
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/convex_hull.md."""
     published = {
-        data: [[f"{model}, in the paper", *scores] for model, scores in of_data.items()]
+        data: {f"{model}, in the paper": scores for model, scores in of_data.items()}
         for data, of_data in read_published("convex_hull").items()
     }
     return {

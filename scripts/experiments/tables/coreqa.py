@@ -65,12 +65,12 @@ def _remove_name(row: Row) -> str:
 
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/coreqa.md."""
-    published = [[name, *scores] for name, scores in read_published("coreqa").items()]
+    published = read_published("coreqa")
     return {
         "beams": TRAINING["num_beams"],
         "patterns": 4 * sum(len(each["answers"]) for each in PATTERNS.values()),
         "tables": {
-            test: score_table(results, test, MODELS, SCORES, published if test == TESTS[0] else ()) for test in TESTS
+            test: score_table(results, test, MODELS, SCORES, published if test == TESTS[0] else None) for test in TESTS
         },
         "outputs": next((run["outputs"] for run in find_runs(results, TESTS[1], "CoreQA")), []),
     }

@@ -142,7 +142,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
                 name,
                 list(ENCODERS),
                 {task.score: task.score.replace("_", " "), VALIDATION: VALIDATION},
-                [[key, row[0]] for key, row in published.get(name, {}).items()],
+                {key: row[:1] for key, row in published.get(name, {}).items()},
             )
             for name, task in TASKS.items()
             if any(find_runs(results, name, model) for model in ENCODERS)

@@ -113,7 +113,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/nl2bash.md."""
     of_published = get_data_facts(results)["published"]
     subtokens, tellina = of_published.values()
-    published = [[name, *map(scores.get, SCORES)] for name, scores in of_published.items()]
+    published = {name: [*map(scores.get, SCORES)] for name, scores in of_published.items()}
     return {
         "beams": BEAMS,
         "scores": score_table(results, DATA, RNNSEARCH_AND_COPYNET, SCORES, published),

@@ -122,12 +122,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     reliability = [[name, *(scores[key] for key in RELIABILITY)] for name, scores in first.items()]
     compared = {name: scores["calibrations"] for name, scores in first.items() if scores["calibrations"]}
     return {
-        "slot_tables": {
-            name: score_table(
-                results, name, [COPYNET], SLOT_SCORES, [[key, *row] for key, row in published[name].items()]
-            )
-            for name in slots
-        },
+        "slot_tables": {name: score_table(results, name, [COPYNET], SLOT_SCORES, published[name]) for name in slots},
         "places": table(["", *PLACES.values()], [[name, *(first[name][key] for key in PLACES)] for name in slots]),
         "reliability": table(["", *RELIABILITY.values()], reliability),
         "calibrations": table(

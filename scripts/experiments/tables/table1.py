@@ -105,10 +105,10 @@ def score_baselines(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
 
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/table1.md."""
-    published = [
-        [f"{model}, in the paper", *scores, sum(scores) / len(scores)]
+    published = {
+        f"{model}, in the paper": [*scores, sum(scores) / len(scores)]
         for model, scores in read_published("table1").items()
-    ]
+    }
     return {
         "beams": BEAMS,
         "rules": RULES,

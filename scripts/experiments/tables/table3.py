@@ -203,10 +203,10 @@ def score_baselines(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/table3.md."""
     facts, quoted = get_data_facts(results), read_published("table3")
-    paper = [[f"{name}, in the paper (2.4 million pairs)", *scores] for name, scores in quoted["paper"].items()]
-    clge = [[name, *scores] for name, scores in quoted["clge"].items()]
+    clge = quoted["clge"]
+    paper = {f"{name}, in the paper (2.4 million pairs)": scores for name, scores in quoted["paper"].items()}
 
-    def describe_test(test: str, title: str, published: list[list[Any]]) -> dict[str, Any]:
+    def describe_test(test: str, title: str, published: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
         models = [*MODELS, CONSENSUS]
         scores = score_table(results, test, models, SCORES, published, published_first=True)
         return {"title": title, "pairs": facts["examples"][test], "scores": scores}

@@ -96,7 +96,7 @@ def _score_ranked(outputs: list[list[str]], test: list[Row]) -> dict[str, float]
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/table4.md."""
     published = {
-        data: [[f"{model}, in the paper", *scores] for model, scores in of_data.items()]
+        data: {f"{model}, in the paper": scores for model, scores in of_data.items()}
         for data, of_data in read_published("table4").items()
     }
     return {

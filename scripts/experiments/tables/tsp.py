@@ -89,13 +89,13 @@ def visit_nearest_neighbours(points: Points) -> list[int]:
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/tsp.md."""
     published = {
-        data: [[f"{model}, in the paper", f"{length:.2f}"] for model, length in of_data.items()]
+        data: {f"{model}, in the paper": [f"{length:.2f}"] for model, length in of_data.items()}
         for data, of_data in read_published("tsp").items()
     }
     return {
         "beams": BEAMS,
         "examples": [plan["examples"] for plan in PLANS.values()],
         "tables": {
-            data: score_table(results, data, PLANS, SCORES, published.get(data, ()), decimals=(3, 2)) for data in TESTS
+            data: score_table(results, data, PLANS, SCORES, published.get(data), decimals=(3, 2)) for data in TESTS
         },
     }

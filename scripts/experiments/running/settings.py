@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -42,6 +42,10 @@ class Settings:
     def limit(self, rows: Sequence[Row]) -> list[Row]:
         """The first `max_samples` rows."""
         return list(rows[: self.max_samples])
+
+    def limit_splits(self, splits: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+        """The first `max_samples` rows of each split."""
+        return {split: self.limit(rows) for split, rows in splits.items()}
 
     def includes(self, model: str) -> bool:
         return not self.models or any(fnmatchcase(model, pattern) for pattern in self.models)

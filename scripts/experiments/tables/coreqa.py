@@ -32,7 +32,7 @@ MODEL_NAMES = tuple(MODELS)
 def run(settings: Settings) -> ResultsFile:
     """Trains and scores the models of the table."""
     results = ResultsFile("coreqa", settings)
-    rows = {split: settings.limit(of_split) for split, of_split in make_birthday_rows(settings.seed).items()}
+    rows = settings.limit_splits(make_birthday_rows(settings.seed))
     tests = {name: rows.pop(name) for name in TESTS}
     results.add_data_facts(
         signature="the words that must be there, and no other number",

@@ -68,7 +68,7 @@ class Task:
 
 
 def _read_people(settings: Settings, folder: Path) -> tuple[dict[str, Any], Sequence[Row]]:
-    splits = {split: settings.limit(rows) for split, rows in make_mixed_pairs("people", settings.seed).items()}
+    splits = settings.limit_splits(make_mixed_pairs("people", settings.seed))
     test = splits.pop("test")
     return dict(write_pairs(folder, splits)), test
 
@@ -135,7 +135,7 @@ def _run_pretrained(results: ResultsFile, settings: Settings) -> None:
     models = [model for model in (PRETRAINED, *FINE_TUNED) if settings.includes(_name_model(model, REQUESTS))]
     if not models:
         return
-    rows = {split: settings.limit(rows) for split, rows in read_requests(settings.data_dir, "snips").items()}
+    rows = settings.limit_splits(read_requests(settings.data_dir, "snips"))
     splits = {split: format_targets(of_split) for split, of_split in rows.items()}
     test = splits.pop("test")
     files = write_pairs(settings.seed_folder(REQUESTS, "data"), splits)

@@ -89,7 +89,7 @@ def run(settings: Settings) -> ResultsFile:
     for name, task in TASKS.items():
         if not settings.includes(name):
             continue
-        splits = {split: settings.limit(rows) for split, rows in task.read(settings).items()}
+        splits = settings.limit_splits(task.read(settings))
         training = {split: splits[split] for split in ("train", "validation")}
         files = write_pairs(settings.seed_folder(name, "data"), training)
         folder = settings.seed_folder(name, "model")

@@ -95,7 +95,7 @@ class Task:
 
 
 def _read_rewriting(settings: Settings) -> tuple[Splits, Splits]:
-    rows = {split: settings.limit(rows) for split, rows in read_dialogues(settings.data_dir).items()}
+    rows = settings.limit_splits(read_dialogues(settings.data_dir))
     return rows, {"rewriting_test": rows.pop("test")}
 
 

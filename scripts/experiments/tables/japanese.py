@@ -40,9 +40,7 @@ MODEL_NAMES = tuple(RNNSEARCH_AND_COPYNET)
 def run(settings: Settings) -> ResultsFile:
     """Trains and scores the models of the table."""
     results = ResultsFile("japanese", settings)
-    pairs = {
-        name: settings.limit(rows) for name, rows in read_japanese_pairs(settings.data_dir, settings.seed).items()
-    }
+    pairs = settings.limit_splits(read_japanese_pairs(settings.data_dir, settings.seed))
     test = pairs.pop("test")
     results.add_data_facts(
         signature=metric_signature([row["summary"] for row in test])["rouge1"],

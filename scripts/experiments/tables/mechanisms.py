@@ -75,8 +75,8 @@ def run(settings: Settings) -> ResultsFile:
 def read_tasks(settings: Settings) -> dict[str, tuple[list[Row], list[Row]]]:
     """Makes or reads the training and test pairs of each task."""
     rules = table1.make_splits("apart", settings)
-    dialogue = {name: settings.limit(rows) for name, rows in make_dialogue_pairs("DS-II", settings.seed).items()}
-    rewritten = {name: settings.limit(rows) for name, rows in read_dialogues(settings.data_dir).items()}
+    dialogue = settings.limit_splits(make_dialogue_pairs("DS-II", settings.seed))
+    rewritten = settings.limit_splits(read_dialogues(settings.data_dir))
     headlines, tests = read_clge(settings.data_dir / "lcsts", table3.TESTS, settings.max_samples)
     return {
         RULES: (rules["train"], _interleave_rules(rules["test"])),

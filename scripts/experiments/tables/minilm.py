@@ -73,7 +73,7 @@ def run(settings: Settings) -> ResultsFile:
                 for stored in _read_runs(settings, *task.stored):
                     results.add_run(name, model, stored["scores"], stored)
                 continue
-            splits = {split: settings.limit(rows) for split, rows in task.read(settings).items()}
+            splits = settings.limit_splits(task.read(settings))
             training = {split: splits[split] for split in ("train", "validation")}
             files = write_pairs(settings.seed_folder(name, "data"), training)
             weights = _find_weights(model, settings)

@@ -43,7 +43,7 @@ MODEL_NAMES = tuple(RNNSEARCH_AND_COPYNET)
 def run(settings: Settings) -> ResultsFile:
     """Trains and scores the models of the table."""
     results = ResultsFile("nl2bash", settings)
-    pairs = {name: settings.limit(rows) for name, rows in read_command_pairs(settings.data_dir).items()}
+    pairs = settings.limit_splits(read_command_pairs(settings.data_dir))
     groups = settings.limit(read_test_groups(settings.data_dir))
     results.add_data_facts(
         signature="any-ref|case:mixed|spaces:collapsed",

@@ -68,7 +68,7 @@ def run(settings: Settings) -> ResultsFile:
     for name, task in TASKS.items():
         if not settings.includes(name):
             continue
-        splits = {split: settings.limit(rows) for split, rows in task.read(settings).items()}
+        splits = settings.limit_splits(task.read(settings))
         files = write_pairs(
             settings.seed_folder(name, "data"), {split: splits[split] for split in ("train", "validation")}
         )

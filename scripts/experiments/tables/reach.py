@@ -26,7 +26,7 @@ def run(settings: Settings) -> ResultsFile:
     results = ResultsFile("reach", settings)
     results.add_data_facts(signature="exact match", baselines={}, sizes=SIZES, held_back=list(HELD_BACK))
     for task in TASKS:
-        splits = {split: settings.limit(rows) for split, rows in make_mixed_pairs(task, settings.seed).items()}
+        splits = settings.limit_splits(make_mixed_pairs(task, settings.seed))
         training = {split: splits[split] for split in ("train", "validation")}
         for name, arguments in MODELS.items():
             if not settings.includes(f"{task}, {name}"):

@@ -42,7 +42,7 @@ MODEL_NAMES = tuple(RNNSEARCH_AND_COPYNET)
 def run(settings: Settings) -> ResultsFile:
     """Trains and scores the models of the table."""
     results = ResultsFile("rewriting", settings)
-    splits = {name: settings.limit(rows) for name, rows in read_dialogues(settings.data_dir).items()}
+    splits = settings.limit_splits(read_dialogues(settings.data_dir))
     test = splits.pop("test")
     references = [row["summary"] for row in test]
     trained = {row["text"] for row in splits["train"]}

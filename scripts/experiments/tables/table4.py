@@ -28,10 +28,7 @@ MODEL_NAMES = tuple(RNNSEARCH_AND_COPYNET)
 def run(settings: Settings) -> ResultsFile:
     """Trains and scores the models of the table."""
     results = ResultsFile("table4", settings)
-    pairs = {
-        data: {name: settings.limit(rows) for name, rows in make_dialogue_pairs(data, settings.seed).items()}
-        for data in DATA
-    }
+    pairs = {data: settings.limit_splits(make_dialogue_pairs(data, settings.seed)) for data in DATA}
     results.add_data_facts(
         signature=metric_signature([row["summary"] for row in pairs["DS-I"]["test"]])["exact_match"],
         examples={data: {name: len(rows) for name, rows in splits.items()} for data, splits in pairs.items()},

@@ -35,15 +35,16 @@ def keep_pair_columns(row: Row) -> dict[str, Any]:
 
 
 def write_pairs(folder: Path, splits: Mapping[str, Iterable[Row]]) -> dict[str, str]:
-    """Writes each split to SPLIT.jsonl.
+    """Writes the splits `train` and `validation`, as far as they are there, to SPLIT.jsonl.
 
     Returns:
         the arguments of `copynet-hf train` that name the files.
     """
-    for split, rows in splits.items():
+    training = {split: splits[split] for split in ("train", "validation") if split in splits}
+    for split, rows in training.items():
         lines = (json.dumps(keep_pair_columns(row), ensure_ascii=False) for row in rows)
         write_text(folder / f"{split}.jsonl", "".join(f"{line}\n" for line in lines))
-    return {f"{split}_file": str(folder / f"{split}.jsonl") for split in splits}
+    return {f"{split}_file": str(folder / f"{split}.jsonl") for split in training}
 
 
 def write_text(path: Path, text: str) -> None:

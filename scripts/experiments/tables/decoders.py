@@ -69,8 +69,7 @@ class Task:
 
 def _read_people(settings: Settings, folder: Path) -> tuple[dict[str, Any], Sequence[Row]]:
     splits = settings.limit_splits(make_mixed_pairs("people", settings.seed))
-    test = splits.pop("test")
-    return dict(write_pairs(folder, splits)), test
+    return dict(write_pairs(folder, splits)), splits["test"]
 
 
 def _read_rules(settings: Settings, folder: Path) -> tuple[dict[str, Any], Sequence[Row]]:

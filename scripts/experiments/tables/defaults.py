@@ -90,8 +90,7 @@ def run(settings: Settings) -> ResultsFile:
         if not settings.includes(name):
             continue
         splits = settings.limit_splits(task.read(settings))
-        training = {split: splits[split] for split in ("train", "validation")}
-        files = write_pairs(settings.seed_folder(name, "data"), training)
+        files = write_pairs(settings.seed_folder(name, "data"), splits)
         folder = settings.seed_folder(name, "model")
         record = train_once(folder, files | TRAINING, settings)
         for test in task.tests:

@@ -74,8 +74,7 @@ def run(settings: Settings) -> ResultsFile:
                     results.add_run(name, model, stored["scores"], stored)
                 continue
             splits = settings.limit_splits(task.read(settings))
-            training = {split: splits[split] for split in ("train", "validation")}
-            files = write_pairs(settings.seed_folder(name, "data"), training)
+            files = write_pairs(settings.seed_folder(name, "data"), splits)
             weights = _find_weights(model, settings)
             folder = settings.seed_folder(name, model)
             record = train_once(folder, files | weights | arguments, settings)

@@ -27,11 +27,10 @@ def run(settings: Settings) -> ResultsFile:
     results.add_data_facts(signature="exact match", baselines={}, sizes=SIZES, held_back=list(HELD_BACK))
     for task in TASKS:
         splits = settings.limit_splits(make_mixed_pairs(task, settings.seed))
-        training = {split: splits[split] for split in ("train", "validation")}
         for name, arguments in MODELS.items():
             if not settings.includes(f"{task}, {name}"):
                 continue
-            files = write_pairs(settings.seed_folder(task, "data"), training)
+            files = write_pairs(settings.seed_folder(task, "data"), splits)
             folder = settings.seed_folder(task, name)
             record = train_once(folder, files | arguments, settings)
             scores, _ = evaluate_once(folder, "test", splits["test"], settings)

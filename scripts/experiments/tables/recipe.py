@@ -148,7 +148,7 @@ def _write_files(settings: Settings, task: str) -> dict[str, Any]:
     """The files of a task, and the arguments to read them."""
     if task in INFLECTION:
         return inflection.list_files(settings.data_dir, *INFLECTION[task]) | inflection.COLUMNS
-    splits = {name: settings.limit(TASKS[task](settings)[name]) for name in ("train", "validation")}
+    splits = settings.limit_splits(TASKS[task](settings))
     return dict(write_pairs(settings.seed_folder(task, "data"), splits))
 
 

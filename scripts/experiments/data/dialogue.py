@@ -21,6 +21,7 @@ PATTERNS = Path(__file__).with_name("dialogue_patterns.jsonl")
 WORDS = json.loads(Path(__file__).with_name("dialogue_words.json").read_text(encoding="utf-8"))
 SLOT = re.compile(r"\{([a-z]+)(\d?)\}")
 OUTSIDE = "9"
+SIZES = {"train": 6_500, "validation": 500, "test": 1_500}
 POOL = 100  # at most so many words of a kind are in training, and as many others only in the test set of DS-II
 
 
@@ -150,9 +151,7 @@ def split_slot_words(seed: int = 0) -> dict[str, dict[str, list[str]]]:
     return halves
 
 
-def make_dialogue_pairs(
-    name: str, seed: int = 0, train: int = 6_500, validation: int = 500, test: int = 1_500
-) -> dict[str, list[dict[str, Any]]]:
+def make_dialogue_pairs(name: str, seed: int = 0) -> dict[str, list[dict[str, Any]]]:
     """Makes DS-I or DS-II; no two splits share a message. `pattern` is the number of a row's pattern.
 
     The two differ only in `test`, whose slots have words of the training set in DS-I and new ones in DS-II.
@@ -164,7 +163,7 @@ def make_dialogue_pairs(
         raise ValueError(f"name is {name!r}: use DS-I or DS-II")
     halves, rng = split_slot_words(seed), random.Random(seed)
     pairs: dict[str, list[dict[str, Any]]] = {}
-    for split, size in {"train": train, "validation": validation, "test": test}.items():
+    for split, size in SIZES.items():
         pool = halves["new" if (name, split) == ("DS-II", "test") else "seen"]
         earlier = {row["text"] for rows in pairs.values() for row in rows}
         pairs[split] = [_draw_row(earlier, pool, rng) for _ in range(size)]

@@ -25,11 +25,11 @@ def score_exact_match(
     return 100 * sum(hits) / len(hits)
 
 
-def score_repetition(outputs: Sequence[Sequence[str]], n: int = 3) -> float:
-    """The percentage of n-grams that occur earlier in the same output (See et al. 2017, Figure 4)."""
-    ngrams = [[tuple(words[start : start + n]) for start in range(len(words) - n + 1)] for words in outputs]
-    total = sum(map(len, ngrams))
-    return 100 * sum(len(of_output) - len(set(of_output)) for of_output in ngrams) / total if total else 0.0
+def score_repetition(outputs: Sequence[Sequence[str]]) -> float:
+    """The percentage of trigrams that occur earlier in the same output (See et al. 2017, Figure 4)."""
+    trigrams = [list(zip(words, words[1:], words[2:], strict=False)) for words in outputs]
+    total = sum(map(len, trigrams))
+    return 100 * sum(len(of_output) - len(set(of_output)) for of_output in trigrams) / total if total else 0.0
 
 
 def estimate_standard_error(

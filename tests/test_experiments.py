@@ -518,7 +518,7 @@ def test_each_repetition_of_an_ngram_counts():
 IMPORTS = {
     "data": set(),
     "scores": {"data"},
-    "reports": {"data"},
+    "reports": {"running", "data"},
     "running": {"data"},
     "tables": {"running", "reports", "scores", "data"},
 }

@@ -8,5 +8,5 @@
     publishing   finds a trained model, collects what is published of it, uploads it
 
 A module imports from its own folder or from one further up in this list, except that running/ and reports/ do not
-import from scores/ or from each other, and publishing does not import from tables/.
+import from scores/, and publishing does not import from tables/.
 """

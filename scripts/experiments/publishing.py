@@ -13,7 +13,8 @@ from copynet_hf.inference.onnx_export import check_export, export_onnx
 from copynet_hf.saved.cards import CARD, write_eval_results
 from copynet_hf.saved.loading import load_copynet, load_tokenizer
 
-from .reports.model_cards import CARDS, Card, format_command
+from .reports.model_cards import CARDS, Card
+from .running.settings import format_command
 
 # The folders of ONNX graphs, and the precision of each.
 EXPORTS: Mapping[str, str | None] = {"onnx": None, "onnx-int8": "int8"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardDat
 from copynet_hf.saved.cards import TAGS, render_card
 
 from ..data.rows import to_file_name, write_text
+from ..running.settings import format_command
 from .markdown import ROOT, TEMPLATES, find_runs, get_data_facts
 
 WORDS: dict[str, Any] = yaml.safe_load((ROOT / "scripts" / "templates" / "cards.yaml").read_text(encoding="utf-8"))
@@ -169,8 +169,3 @@ def write_cards(experiment: str, results: Mapping[str, Any], folder: Path) -> No
         seeds = [run["seed"] for run in results["runs"] if run["model"] == model]
         if seeds and (card := Card(experiment, model, min(seeds), results)).runs:
             write_text(folder / card.file_name, str(card.render()).rstrip() + "\n")
-
-
-def format_command(experiment: str, model: str, seed: int) -> str:
-    seed_arguments = ["--seed", str(seed)] if seed else []
-    return shlex.join(["python", "scripts/reproduce.py", experiment, "--models", model, *seed_arguments])

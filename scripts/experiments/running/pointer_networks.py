@@ -23,7 +23,7 @@ from copynet_hf.training.presets import select_config_fields
 from ..data.points import Points, make_hull_rows, make_tour_rows
 from ..data.rows import Row
 from .results_file import ResultsFile
-from .settings import Settings, read_training
+from .settings import Settings, format_command, read_training
 from .trained_models import load_or_compute, train_once
 
 TASKS: dict[str, Callable[[int, tuple[int, int], int], list[Row]]] = {"hull": make_hull_rows, "tour": make_tour_rows}
@@ -56,8 +56,7 @@ def compare_pointer_networks(
         if not settings.includes(model):
             continue
         folder = settings.seed_folder(model)
-        seed = f" --seed {settings.seed}" if settings.seed else ""
-        command = f"python scripts/reproduce.py {name} --models {model!r}{seed}"
+        command = format_command(name, model, settings.seed)
         examples = {} if settings.max_samples is None else {"examples": settings.max_samples}
         arguments = {**TRAINING, **plan, **examples}
         training_record = train_once(folder, arguments, settings, train=train_pointer_network, command=command)

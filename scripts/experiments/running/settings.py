@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -53,6 +54,12 @@ class Settings:
     def seed_folder(self, *names: str) -> Path:
         """The folder of a model, or of data, of this seed."""
         return self.output_dir.joinpath(f"seed_{self.seed}", *map(to_file_name, names))
+
+
+def format_command(experiment: str, model: str, seed: int) -> str:
+    """The command that trains and scores a model of an experiment."""
+    seed_arguments = ["--seed", str(seed)] if seed else []
+    return shlex.join(["python", "scripts/reproduce.py", experiment, "--models", model, *seed_arguments])
 
 
 def read_training(experiment: str) -> dict[str, Any]:

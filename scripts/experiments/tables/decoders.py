@@ -23,7 +23,7 @@ from ..data.slots import read_requests
 from ..reports.markdown import average_scores, find_runs, table
 from ..running.pretraining import MASKED, pretrain_seq2seq
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings, read_training
+from ..running.settings import Settings, format_command, read_training
 from ..running.trained_models import RNNSEARCH, evaluate_once, read_kept_scores, train_once
 from .proof import format_targets
 
@@ -143,7 +143,7 @@ def _run_pretrained(results: ResultsFile, settings: Settings) -> None:
         {**files, **PRETRAINING},
         settings,
         train=pretrain_seq2seq,
-        command=f"python scripts/reproduce.py decoders --models {_name_model(PRETRAINED, REQUESTS)!r}",
+        command=format_command("decoders", _name_model(PRETRAINED, REQUESTS), settings.seed),
         load=AutoModelForSeq2SeqLM.from_pretrained,
     )
     scores = {"restored": round(read_kept_scores(Path(record["folder"]))["accuracy"], 2)}

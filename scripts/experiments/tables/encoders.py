@@ -19,7 +19,7 @@ from ..data.utterance_rewriting import read_dialogues
 from ..reports.markdown import average_scores, baseline_rows, find_runs, get_data_facts, render_tried, table
 from ..running.pretraining import MASKED, pretrain_encoder, save_new_encoder
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings, read_training
+from ..running.settings import Settings, format_command, read_training
 from ..running.trained_models import evaluate_once, read_kept_scores, round_scores, train_once
 from ..scores.texts import estimate_standard_error
 from . import table3
@@ -185,8 +185,7 @@ def _run_task(results: ResultsFile, name: str, splits: Splits, tests: Splits, se
 def _make_encoder_once(encoder: str, task: str, files: Mapping[str, str], settings: Settings) -> dict[str, Any]:
     """The training record of an encoder; the new one's says that no time was spent."""
     arguments = {**files, "num_train_epochs": TASKS[task].pretraining_epochs, **PRETRAINING}
-    seed = f" --seed {settings.seed}" if settings.seed else ""
-    command = f"python scripts/reproduce.py encoders --models {_name_model(encoder, task)!r}{seed}"
+    command = format_command("encoders", _name_model(encoder, task), settings.seed)
     load = AutoModelForMaskedLM.from_pretrained
     folder = settings.seed_folder(task, encoder)
     return train_once(folder, arguments, settings, train=MAKE_ENCODER[encoder], command=command, load=load)

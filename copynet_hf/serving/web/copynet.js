@@ -101,12 +101,14 @@ export class CopyNet {
     this.encoder = encoder;
     this.decoder = decoder;
     this.tokenizer = tokenizer;
-    this.generationConfig = withoutNulls(generationConfig);
+    const saved = withoutNulls(generationConfig);
     for (const bound of ["max", "min"]) {
       // max_length and min_length count the start token
-      const length = this.generationConfig[`${bound}_length`];
-      if (length !== undefined) this.generationConfig[`${bound}_new_tokens`] ??= length - 1;
+      const length = saved[`${bound}_length`];
+      if (length !== undefined) saved[`${bound}_new_tokens`] ??= length - 1;
     }
+    delete saved.copied_only; // an option of the call
+    this.generationConfig = { ...CopyNet.defaults, ...saved };
     /** Whether the model copies. */
     this.copies = decoder.outputNames.includes("copy_probs");
     /** Whether it reads facts. */
@@ -278,9 +280,7 @@ export class CopyNet {
     if (unsupported.length) {
       throw new TypeError(`${unsupported.join(", ")} is not supported: use ${names.join(", ")}.`);
     }
-    const saved = { ...this.generationConfig };
-    delete saved.copied_only; // an option of the call
-    const search = { ...CopyNet.defaults, ...saved, ...options };
+    const search = { ...this.generationConfig, ...options };
     if (search.num_return_sequences > search.num_beams) {
       throw new RangeError(
         `num_return_sequences=${search.num_return_sequences} is more than num_beams=${search.num_beams}: use at ` +

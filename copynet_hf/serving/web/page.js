@@ -3,7 +3,6 @@
  * `CopyNet` of copynet.js, or on the server, `RemoteCopyNet` of remote.js.
  */
 
-const DEFAULTS = { num_beams: 1, max_new_tokens: 20, forbid_unk: false };
 const MAX_BEAMS = 10;
 const MAX_WORDS = 512;
 const MAX_SECONDS = 20; // of a search
@@ -47,7 +46,7 @@ async function start() {
   document.title = find("title").textContent = page.title;
   find("privacy").hidden = Boolean(page.model);
   const model = await loadModel(page);
-  const saved = { ...DEFAULTS, ...model.generationConfig };
+  const saved = model.generationConfig;
   find("beams").value = saved.num_beams;
   find("beams").max = Math.max(saved.num_beams, MAX_BEAMS);
   find("words").value = saved.max_new_tokens;

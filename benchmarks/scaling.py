@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from generation import STEPS
+from generation import STEPS, build_copynet_search
 from measure import (
     PAGE,
     format_table,
@@ -31,9 +31,7 @@ from measure import (
     time_side_by_side,
     write_section,
 )
-from training import SYNTHETIC, Task, build_copynet_step, make_batch, make_config
-
-from copynet_hf import CopyNetForConditionalGeneration
+from training import SYNTHETIC, Task, build_copynet_step
 
 PICTURE = PAGE.with_name("scaling.png")
 LIMIT = 1.05  # the largest exponent that counts as linear
@@ -126,21 +124,9 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
     return statistics.linear_regression([math.log(n) for n in sizes], [math.log(v) for v in values]).slope
 
 
-def build_search(task: Search) -> Callable[[], Any]:
-    batch = make_batch(task)
-    source = {name: batch[name] for name in ("input_ids", "attention_mask")}
-    model: Any = CopyNetForConditionalGeneration(make_config(task)).eval()
-
-    @torch.inference_mode()
-    def generate() -> Any:
-        return model.generate(**source, num_beams=task.beams, min_new_tokens=STEPS, max_new_tokens=STEPS)
-
-    return generate
-
-
 def build_call(task: Task) -> Callable[[], Any]:
     """The search or training step of a task."""
-    return build_search(task) if isinstance(task, Search) else build_copynet_step(task)
+    return build_copynet_search(task, task.beams) if isinstance(task, Search) else build_copynet_step(task)
 
 
 def time_sizes(sweep: Sweep, threads: int, rounds: int) -> dict[str, list[float]]:

@@ -20,7 +20,7 @@ from ..inference.onnx_export import check_export, write_graphs
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.pieces import find_max_length
 from ..model.segmentation import CHAINED
-from ..model.source import skipped_ids
+from ..model.source import find_marks, skipped_ids
 from ..model.vocabularies import BOUNDARY, MAX_LETTERS_OF_WORD, UNKNOWN_FEATURE, UNKNOWN_LETTER
 from ..saved.whole_folder import replace_folder
 from .onnxruntime_web import VERSION, load_runtime
@@ -103,6 +103,7 @@ def describe_tokenizer(tokenizer: Any) -> dict[str, object]:
     letters = {"boundary_id": BOUNDARY, "unknown_id": UNKNOWN_LETTER, "most_of_word": MAX_LETTERS_OF_WORD}
     return {
         "segmenter": tokenizer.segmenter,
+        "marks": sorted(find_marks(tokenizer)),
         "words": tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))),  # in the order of their ids
         "special_words": list(tokenizer.all_special_tokens),
         "skipped_ids": sorted(skipped_ids(tokenizer)),

@@ -68,7 +68,6 @@ const CHANGES = new Map([
 // Letters whose capital at the start of a word is neither their lower nor their upper case, by the former.
 const TITLES = new Map(Array.from("ǅǈǋǲᾈᾉᾊᾋᾌᾍᾎᾏᾘᾙᾚᾛᾜᾝᾞᾟᾨᾩᾪᾫᾬᾭᾮᾯᾼῌῼ", (c) => [c.toLowerCase(), c]));
 TITLES.set("ŉ", "ʼN");
-const MARKS = new Set([JOINER, ...CHANGES.keys()]);
 const DIGIT = /^\p{Nd}$/u;
 const CODE = /^(?=[a-f]*\d)(?=\d*[a-f])[\da-f]{6,}$/i;
 const STARTS_WORD = new RegExp(`^[${W}]`, "u");
@@ -286,9 +285,6 @@ export const SEGMENTERS = {
   code_digits: segmenterOfParts(true, true),
 };
 
-/** The segmenters whose words can be joined by marks. */
-const CHAINED = ["word_punct", "word_parts", "word_digits", "code_parts", "code_digits"];
-
 /** What Python's classes of characters hold, and others do not. */
 const CLASSES = new Map([["\\d", "\\p{Nd}"], ["\\w", W], ["\\s", S]]);
 
@@ -332,7 +328,7 @@ export class Tokenizer {
   constructor(vocabulary) {
     this.segmenter = SEGMENTERS[vocabulary.segmenter];
     /** Tokens that are no part of a text themselves. @type {Set<string>} */
-    this.marks = CHAINED.includes(vocabulary.segmenter) ? MARKS : new Set();
+    this.marks = new Set(vocabulary.marks);
     /** @type {string[]} */
     this.words = vocabulary.words;
     this.ids = new Map(this.words.map((word, index) => [word, index]));

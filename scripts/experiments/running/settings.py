@@ -56,6 +56,11 @@ class Settings:
         return self.output_dir.joinpath(f"seed_{self.seed}", *map(to_file_name, names))
 
 
+def name_model(model: str, task: str) -> str:
+    """The name of a model of one task, where an experiment has several tasks."""
+    return f"{model} on {task}"
+
+
 def format_command(experiment: str, model: str, seed: int) -> str:
     """The command that trains and scores a model of an experiment."""
     seed_arguments = ["--seed", str(seed)] if seed else []

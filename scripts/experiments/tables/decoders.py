@@ -23,7 +23,7 @@ from ..data.slots import read_requests
 from ..reports.markdown import average_scores, find_runs, table
 from ..running.pretraining import MASKED, pretrain_seq2seq
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings, format_command, read_training
+from ..running.settings import Settings, format_command, name_model, read_training
 from ..running.trained_models import RNNSEARCH, evaluate_once, read_kept_scores, train_once
 from .proof import format_targets
 
@@ -92,18 +92,14 @@ TASKS = {
 }
 
 
-def _name_model(model: str, task: str) -> str:
-    return f"{model} on {task}"
-
-
 def _shorten(alternative: str) -> str:
     """The name of an alternative's run, which ends early."""
     return f"{alternative}, {UPDATES:,} updates"
 
 
 MODEL_NAMES = (
-    *(_name_model(model, task) for task in TASKS for model in (*MODELS, *map(_shorten, ALTERNATIVES))),
-    *(_name_model(model, REQUESTS) for model in (PRETRAINED, *FINE_TUNED)),
+    *(name_model(model, task) for task in TASKS for model in (*MODELS, *map(_shorten, ALTERNATIVES))),
+    *(name_model(model, REQUESTS) for model in (PRETRAINED, *FINE_TUNED)),
 )
 
 
@@ -113,7 +109,7 @@ def run(settings: Settings) -> ResultsFile:
     results.add_data_facts(signature="exact match", baselines={})
     for name, task in TASKS.items():
         models = MODELS | {_shorten(each): SHORT | arguments for each, arguments in ALTERNATIVES.items()}
-        chosen = {model: models[model] for model in models if settings.includes(_name_model(model, name))}
+        chosen = {model: models[model] for model in models if settings.includes(name_model(model, name))}
         if not chosen:
             continue
         files, test = task.read(settings, settings.seed_folder(name, "data"))
@@ -131,7 +127,7 @@ def run(settings: Settings) -> ResultsFile:
 
 def _run_pretrained(results: ResultsFile, settings: Settings) -> None:
     """Pre-trains the T5, fine-tunes it, and scores the fine-tuned models on all test pairs."""
-    models = [model for model in (PRETRAINED, *FINE_TUNED) if settings.includes(_name_model(model, REQUESTS))]
+    models = [model for model in (PRETRAINED, *FINE_TUNED) if settings.includes(name_model(model, REQUESTS))]
     if not models:
         return
     rows = settings.limit_splits(read_requests(settings.data_dir, "snips"))
@@ -143,7 +139,7 @@ def _run_pretrained(results: ResultsFile, settings: Settings) -> None:
         {**files, **PRETRAINING},
         settings,
         train=pretrain_seq2seq,
-        command=format_command("decoders", _name_model(PRETRAINED, REQUESTS), settings.seed),
+        command=format_command("decoders", name_model(PRETRAINED, REQUESTS), settings.seed),
         load=AutoModelForSeq2SeqLM.from_pretrained,
     )
     scores = {"restored": round(read_kept_scores(Path(record["folder"]))["accuracy"], 2)}

@@ -19,7 +19,7 @@ from ..data.utterance_rewriting import read_dialogues
 from ..reports.markdown import average_scores, baseline_rows, find_runs, get_data_facts, render_tried, table
 from ..running.pretraining import MASKED, pretrain_encoder, save_new_encoder
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings, format_command, read_training
+from ..running.settings import Settings, format_command, name_model, read_training
 from ..running.trained_models import evaluate_once, read_kept_scores, round_scores, train_once
 from ..scores.texts import estimate_standard_error
 from . import table3
@@ -131,11 +131,7 @@ HEADLINES = Task(
 TASKS = {"rewriting": REWRITING, "headlines": HEADLINES}
 
 
-def _name_model(model: str, task: str) -> str:
-    return f"{model} on {task}"
-
-
-MODEL_NAMES = tuple(_name_model(model, task) for task in TASKS for model in (PRETRAINED, *MODELS))
+MODEL_NAMES = tuple(name_model(model, task) for task in TASKS for model in (PRETRAINED, *MODELS))
 
 
 # ---- training and scoring
@@ -162,9 +158,9 @@ def run(settings: Settings) -> ResultsFile:
 def _run_task(results: ResultsFile, name: str, splits: Splits, tests: Splits, settings: Settings) -> None:
     """Makes the encoders that the chosen models need, then trains and scores these models."""
     task = TASKS[name]
-    chosen = {model: plan for model, plan in MODELS.items() if settings.includes(_name_model(model, name))}
+    chosen = {model: plan for model, plan in MODELS.items() if settings.includes(name_model(model, name))}
     encoders = {plan.encoder for plan in chosen.values() if plan.encoder is not None}
-    if settings.includes(_name_model(PRETRAINED, name)):
+    if settings.includes(name_model(PRETRAINED, name)):
         encoders.add(PRETRAINED)
     files = write_pairs(settings.seed_folder(name, "data"), splits)
     made = {encoder: _make_encoder_once(encoder, name, files, settings) for encoder in sorted(encoders)}
@@ -185,7 +181,7 @@ def _run_task(results: ResultsFile, name: str, splits: Splits, tests: Splits, se
 def _make_encoder_once(encoder: str, task: str, files: Mapping[str, str], settings: Settings) -> dict[str, Any]:
     """The training record of an encoder; the new one's says that no time was spent."""
     arguments = {**files, "num_train_epochs": TASKS[task].pretraining_epochs, **PRETRAINING}
-    command = format_command("encoders", _name_model(encoder, task), settings.seed)
+    command = format_command("encoders", name_model(encoder, task), settings.seed)
     load = AutoModelForMaskedLM.from_pretrained
     folder = settings.seed_folder(task, encoder)
     return train_once(folder, arguments, settings, train=MAKE_ENCODER[encoder], command=command, load=load)

@@ -22,7 +22,7 @@ from ..data.utterance_rewriting import read_dialogues
 from ..reports.markdown import find_runs, get_data_facts, summarize_runs, table
 from ..running.alternatives import CopiedWordAugmentation
 from ..running.results_file import ResultsFile
-from ..running.settings import Settings, read_training
+from ..running.settings import Settings, name_model, read_training
 from ..running.trained_models import read_kept_scores, train_once
 
 # The scores choose defaults, they are not results. Evaluated more rarely than by default, which takes less time.
@@ -113,11 +113,7 @@ SETTINGS = (
 HELD_BACK = ("rewriting, 5,000", "Turkish, small")
 
 
-def _name_model(alternative: str, task: str) -> str:
-    return f"{alternative} on {task}"
-
-
-MODEL_NAMES = tuple(_name_model(name, task) for task in (*TASKS, *INFLECTION) for name in ALTERNATIVES)
+MODEL_NAMES = tuple(name_model(name, task) for task in (*TASKS, *INFLECTION) for name in ALTERNATIVES)
 
 
 def run(settings: Settings) -> ResultsFile:
@@ -125,7 +121,7 @@ def run(settings: Settings) -> ResultsFile:
     results = ResultsFile("recipe", settings)
     results.add_data_facts(signature="teacher forcing, argmax", baselines={})
     for task in (*TASKS, *INFLECTION):
-        chosen = {name: each for name, each in ALTERNATIVES.items() if settings.includes(_name_model(name, task))}
+        chosen = {name: each for name, each in ALTERNATIVES.items() if settings.includes(name_model(name, task))}
         files = _write_files(settings, task) if chosen else {}
         for name, alternative in chosen.items():
             folder = settings.seed_folder(task, name)

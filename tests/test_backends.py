@@ -299,7 +299,7 @@ def test_bfloat16_without_its_instructions_is_slower_and_said_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {instruction: True, "architecture": "x86_64"})
-    load_model(str(folders.torch), "cpu", bf16=True)
+    load_model(str(folders.torch), "cpu:0", bf16=True)
     load_model(str(folders.torch), "cpu")
     build_training_arguments({"bf16": True, "output_dir": "unused"}, Dataset.from_dict({"text": ["a"]}), False)
     build_training_arguments({"output_dir": "unused"}, Dataset.from_dict({"text": ["a"]}), False)

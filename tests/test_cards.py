@@ -117,11 +117,12 @@ def test_a_command_line_has_the_last_component_of_paths(tmp_path: Path) -> None:
         "train_file": f"{tmp_path}/a b.jsonl",
         "test_file": "~/none.jsonl",
         "readout": ["state", "context"],
+        "text_column": "-x",
         "lr_scheduler_kwargs": {"power": 2},
         "hub_model_id": "me/mine",
     }
     expected = (
-        "copynet-hf train --train_file 'a b.jsonl' --test_file none.jsonl --readout state context "
+        "copynet-hf train --train_file 'a b.jsonl' --test_file none.jsonl --readout state context --text_column=-x "
         """--lr_scheduler_kwargs '{"power": 2}' --hub_model_id me/mine --output_dir out"""
     )
     assert command_line(said) == expected

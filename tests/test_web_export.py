@@ -341,6 +341,7 @@ def count_units(text: str, span: tuple[int, int]) -> list[int]:
 
 SEARCHES = {
     "greedy, not short": {"num_beams": 1, "min_new_tokens": 4, "max_new_tokens": 9, "forbid_unk": True},
+    "null is left out": {"num_beams": None, "length_penalty": None, "max_new_tokens": 6},
     **ALL_SEARCHES,
 }
 # The outputs of each text, and what the model generated and traced for them.

@@ -269,7 +269,7 @@ export class CopyNet {
     return trace;
   }
   /**
-   * The options, completed by the saved generation config.
+   * The options, completed by the saved generation config; null is as good as left out, but for `eos_token_id`.
    *
    * @param {Options} options
    * @returns {Search}
@@ -280,7 +280,8 @@ export class CopyNet {
     if (unsupported.length) {
       throw new TypeError(`${unsupported.join(", ")} is not supported: use ${names.join(", ")}.`);
     }
-    const search = { ...this.generationConfig, ...options };
+    const ends = options.eos_token_id === null ? { eos_token_id: null } : {};
+    const search = { ...this.generationConfig, ...withoutNulls(options), ...ends };
     if (search.num_return_sequences > search.num_beams) {
       throw new RangeError(
         `num_return_sequences=${search.num_return_sequences} is more than num_beams=${search.num_beams}: use at ` +

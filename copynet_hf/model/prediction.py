@@ -22,7 +22,6 @@ from .source import (
     count_tokens,
     find_marks,
     find_matching_ids,
-    join_words,
     skipped_ids,
     stack_sources,
 )
@@ -294,7 +293,8 @@ def _read_output(
     skipped, marks = skipped_ids(source.tokenizer), find_marks(source.tokenizer)
     words = source.spell(ids, skipped)
     if trace is None:
-        return Prediction(join_words(source.tokenizer, words).strip(), is_truncated=source.is_truncated)
+        text = source.tokenizer.convert_tokens_to_string(words).strip()
+        return Prediction(text, is_truncated=source.is_truncated)
     steps = [step for step, index in enumerate(ids) if index not in skipped]
     kept = [step for step, word in zip(steps, words, strict=True) if word not in marks]
     shares, probs = trace.copied[kept], trace.copy_probs[kept]

@@ -394,11 +394,11 @@ def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[
     A character whose bytes are several words, as in byte-level BPE, is added by the last of them; the others add "".
     Only the previous word decides how a word is spaced, so a few words at a time are joined, and not all before.
     """
-    text = join(list(words)) if words else ""
+    text = join(list(words))
     ends = [0]
     end = previous = placed = 0  # words[:placed] are text[:end]; words[previous:placed] are the context of the next
     for count in range(1, len(words) + 1):
-        context = join(list(words[previous:placed])) if placed else ""
+        context = join(list(words[previous:placed]))
         joined = join(list(words[previous:count]))
         piece = joined[len(context) :]
         if piece and joined.startswith(context) and text.startswith(piece, end):  # false within a character

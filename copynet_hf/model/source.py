@@ -118,10 +118,9 @@ class Source:
     @property
     def surfaces(self) -> list[str]:
         """Each of the S words as it is in the text, without the segmenter's marks."""
-        segmenter = getattr(self.tokenizer, "segmenter", None)
-        if segmenter is None:
+        if getattr(self.tokenizer, "segmenter", None) is None:
             return self.words
-        join = SEGMENTERS[segmenter].join
+        join = self.tokenizer.convert_tokens_to_string
         return [word if word.isspace() else join([word]).strip() for word in self.words]
 
     @property
@@ -442,10 +441,9 @@ def find_matching_ids(tokenizer: Speller, pattern: str) -> Sequence[int]:
 @lru_cache(maxsize=4)
 def _find_matching_ids(tokenizer: Speller, expression: re.Pattern[str], size: int) -> tuple[int, ...]:
     """`size` is that of the vocabulary, which may grow."""
-    segmenter, skipped = getattr(tokenizer, "segmenter", None), skipped_ids(tokenizer)
-    join = tokenizer.convert_tokens_to_string if segmenter is None else SEGMENTERS[segmenter].join
+    skipped = skipped_ids(tokenizer)
     words = ((index, str(tokenizer.convert_ids_to_tokens(index))) for index in range(size) if index not in skipped)
-    shown = ((index, join([word])) for index, word in words)
+    shown = ((index, tokenizer.convert_tokens_to_string([word])) for index, word in words)
     return tuple(index for index, word in shown if word and expression.search(word))
 
 
@@ -474,11 +472,6 @@ def count_tokens(ids: Sequence[int], end_ids: Collection[int], pad_token_id: int
 def find_marks(tokenizer: Speller) -> frozenset[str]:
     """The words that are not shown as such, because joining applies them to others."""
     return MARKS if getattr(tokenizer, "segmenter", None) in CHAINED else frozenset()
-
-
-def join_words(tokenizer: Speller, words: Sequence[str]) -> str:
-    """The text of the words, spaced as the tokenizer does."""
-    return tokenizer.convert_tokens_to_string(list(words)) if words else ""
 
 
 def add_spaces(tokenizer: Speller, words: Sequence[str]) -> list[str]:

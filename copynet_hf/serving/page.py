@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from ..data.remembered import find_separator
 from ..inference.backends import OnnxModel
 from ..model.prediction import Prediction
-from ..model.source import find_matching_ids, join_words
+from ..model.source import find_matching_ids
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import LoadedModel
 from ..saved.model_size import explain_memory_errors
@@ -124,7 +124,7 @@ def _describe_output(tokenizer: PreTrainedTokenizerBase, row: Row, output: Predi
     source = None
     if isinstance(tokenizer, CopyNetTokenizer):
         source = tokenizer.encode_source(row["text"], facts, max_length=tokenizer.model_max_length)
-        oov = {join_words(tokenizer, [word]) for word in source.oov_words}
+        oov = {tokenizer.convert_tokens_to_string([word]) for word in source.oov_words}
         starts = [span[0] for span in source.offsets if span is not None]
         text = text[starts[0] if output.is_truncated and starts else 0 :]  # what left truncation has left
     found, rest = find_words(text, output.source_words)

@@ -47,11 +47,11 @@ from .vocabularies import (
     NO_FEATURE,
     Text,
     check_vocab,
-    choose_words,
     count_words,
     list_letters,
     number_features,
     number_letters,
+    sort_by_frequency,
 )
 
 logger = logging.get_logger(__name__)
@@ -198,7 +198,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             )
         counts = count_words(texts, get_segmenter(segmenter).split, special, is_split_into_words)
         marks = list_marks(counts, vocab_size - len(special), min_frequency, changes) if chains else []
-        vocab = choose_words(counts, special, vocab_size, min_frequency, marks)
+        words = dict.fromkeys([*special, *marks, *sort_by_frequency(counts, min_frequency)])
+        vocab = {word: index for index, word in enumerate(list(words)[:vocab_size])}
         if feature_vocab := {feature for row in features for feature in row or ()}:
             kwargs["feature_vocab"] = sorted(feature_vocab)
         if letters:

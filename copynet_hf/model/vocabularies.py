@@ -55,21 +55,8 @@ def count_words(
     return counts
 
 
-def choose_words(
-    counts: Mapping[str, int], special: Sequence[str], size: int, min_frequency: int, marks: Sequence[str]
-) -> dict[str, int]:
-    """A vocabulary of at most `size` words: the special tokens, the marks of chains and the most frequent words, those
-    of one frequency by code points.
-
-    Args:
-        counts: how often each word occurs.
-    """
-    words = dict.fromkeys([*special, *marks, *sort_by_frequency(counts, min_frequency)])
-    return {word: index for index, word in enumerate(list(words)[:size])}
-
-
 def sort_by_frequency(counts: Mapping[str, int], min_frequency: int = 1) -> list[str]:
-    """The words, or letters, that occur so often, the most frequent ones first."""
+    """The words, or letters, that occur so often, the most frequent first, those of one frequency by code points."""
     frequent = (word for word, count in counts.items() if count >= min_frequency)
     return sorted(frequent, key=lambda word: (-counts[word], word))
 

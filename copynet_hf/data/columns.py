@@ -55,7 +55,6 @@ class Columns:
         strings: the columns that hold at least one string.
         records: the columns that hold an object, or a list that begins with one.
         has_facts: whether some cells of that column are facts, perhaps malformed ones.
-        can_hold_facts: whether it holds facts, or nothing.
     """
 
     def __init__(self, rows: Iterable[Row], facts_column: str = "facts", size: int = 1000) -> None:
@@ -73,7 +72,6 @@ class Columns:
                 if name not in self.records and any(isinstance(_first(value), dict) for value in values):
                     self.records.append(name)
                 self.has_facts |= name == facts_column and any(map(resemble_facts, values))
-        self.can_hold_facts = self.has_facts or can_hold_facts(self.types.get(facts_column))
 
     @classmethod
     def of_schema(cls, schema: pa.Schema) -> Columns:
@@ -82,7 +80,6 @@ class Columns:
         found.types = {field.name: field.type for field in schema}
         found.strings = [field.name for field in schema if is_string(field.type)]
         found.records = [field.name for field in schema if holds_records(field.type)]
-        found.can_hold_facts = can_hold_facts(found.types.get("facts"))
         return found
 
 
@@ -172,7 +169,7 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str, *, is_table
             )
     chosen = {role: column for role, column in roles.items() if column is not None} | given
     if "facts" in columns and "facts" not in chosen.values():
-        if found.can_hold_facts:
+        if found.has_facts or can_hold_facts(found.types["facts"]):
             return chosen | {"facts": "facts"}
         logger.info("%s: the column 'facts' holds no triples (subject, property, object), and is not read", where)
     return chosen

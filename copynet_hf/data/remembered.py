@@ -73,7 +73,7 @@ def recall_file_options(
     file = resolve_file(path)
     options = {**given, "delimiter": recall_delimiter(tokenizer, given["delimiter"], path)}
     delimiter = find_delimiter(file, options["delimiter"]) if suffix in TABLE_SUFFIXES else ""
-    rows = (row for _, row in islice(number_rows(file, column_names, delimiter), 100) if isinstance(row, dict))
+    rows = (row for _, row in islice(number_rows(file, delimiter, column_names), 100) if isinstance(row, dict))
     return recall_options(
         tokenizer, options | {"delimiter": delimiter or None}, {name for row in rows for name in row}
     )

@@ -39,8 +39,8 @@ _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n')  # the first line of a file fo
 
 def number_rows(
     path: Path,
+    delimiter: str,
     column_names: Sequence[str] | None = None,
-    delimiter: str = "",
     *,
     file_format: str | None = None,
     min_score: int = 3,
@@ -49,9 +49,9 @@ def number_rows(
     """Number, see `find_unit`, and row of every record, or why it cannot be read.
 
     Args:
+        delimiter: of the fields of a CSV or TSV file; see `find_delimiter`.
         column_names: the columns of a CSV or TSV file without a header. None: it has one, unless it is a file of a
             shared task on inflection.
-        delimiter: of the fields of a CSV or TSV file, by default that of `find_delimiter`.
         file_format: its suffix; None: the one of its name.
         min_score, encoding: of LCSTS, see `load_lcsts`.
 
@@ -68,7 +68,7 @@ def number_rows(
         return _json_rows(path)
     if suffix in INFLECTION_SUFFIXES and column_names is None:
         column_names = INFLECTION_COLUMNS
-    return _table_rows(path, column_names, delimiter or find_delimiter(path))
+    return _table_rows(path, column_names, delimiter)
 
 
 def find_unit(path: Path, file_format: str | None = None) -> str:

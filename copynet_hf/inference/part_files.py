@@ -81,7 +81,7 @@ def read_windows(files: Sequence[Path], delimiters: Sequence[str], size: int) ->
                 yield Window(file, list(enumerate(rows, line)), pa.Table.from_batches([batch]))
                 line += len(rows)
         else:
-            records = number_rows(file, delimiter=delimiter)
+            records = number_rows(file, delimiter)
             while window := list(islice(records, size)):
                 yield Window(file, window)
 

@@ -81,7 +81,11 @@ class PieceTokenizer:
         backend.enable_padding(pad_id=tokenizer.pad_token_id or 0, pad_token=str(tokenizer.pad_token or ""))
         backend.no_truncation()
         pieces = cls(backend)
-        max_length = _find_limit(tokenizer, name) if max_length is None else max_length
+        max_length = find_max_length(tokenizer) if max_length is None else max_length
+        if max_length is None and name is not None:
+            from .text_models import load_max_pieces  # here, because nothing else needs torch
+
+            max_length = load_max_pieces(name)
         if max_length is not None:
             pieces.set_max_length(max_length)
         return pieces
@@ -174,8 +178,6 @@ class PieceTokenizer:
 
 def _index_words(encoding: Encoding, num_words: int) -> list[int]:
     """The word of each piece; those of a second text are counted on from `num_words`."""
-    if encoding.n_sequences == 1:
-        return [NO_WORD if word is None else word for word in encoding.word_ids]
     parts = zip(encoding.word_ids, encoding.sequence_ids, strict=True)
     return [NO_WORD if word is None else word + num_words * (part or 0) for word, part in parts]
 
@@ -210,12 +212,3 @@ def _without_prefix_space(component: Component | None) -> Component | None:
 def find_max_length(tokenizer: PreTrainedTokenizerBase) -> int | None:
     """The number of tokens to which the tokenizer truncates; None: it has no limit."""
     return None if tokenizer.model_max_length >= VERY_LARGE_INTEGER else int(tokenizer.model_max_length)
-
-
-def _find_limit(tokenizer: PreTrainedTokenizerBase, name: str | None) -> int | None:
-    """The number of pieces that the encoder of this name and tokenizer reads, if one of them says so."""
-    if (limit := find_max_length(tokenizer)) is not None:
-        return limit
-    from .text_models import load_max_pieces  # here, because nothing else needs torch
-
-    return None if name is None else load_max_pieces(name)

@@ -6,7 +6,7 @@ import difflib
 import logging
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import combinations, islice
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -135,10 +135,9 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str, *, is_table
             given[role] = find_column(name, columns)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
-    for role, name in given.items():
-        for other in given:
-            if other != role and given[other] == name:
-                raise ValueError(f"{where}: column {name!r} cannot be both {role} and {other}")
+    for role, other in combinations(given, 2):
+        if given[role] == given[other]:
+            raise ValueError(f"{where}: column {given[role]!r} cannot be both {role} and {other}")
     candidates = [name for name in strings if name not in given.values()]
     text = given.get("text") or find_usual_name(candidates, TEXT_NAMES)
     summary = given.get("summary") or find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)

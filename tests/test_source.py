@@ -72,7 +72,7 @@ def test_words_of_facts_and_of_lists_have_no_offsets() -> None:
     source = tokenizer.encode_source(' "a" X', [("X", "a", "Kim")])
     assert source.surfaces == [" ", '"', "a", '"', "X", "X", "a", "Kim"]
     assert source.offsets == [(0, 1), (1, 2), (2, 3), (3, 4), (5, 6), None, None, None]
-    assert source.token_types == [0, 0, 0, 0, 0, 1, 2, 3]
+    assert source.token_type_ids == [0, 0, 0, 0, 0, 1, 2, 3]
     assert source.text_length == 5
     assert tokenizer.encode_source(["a", "New York"], is_split_into_words=True).offsets == [None, None]
 

@@ -72,7 +72,7 @@ class Source:
         tokens.
     ids: S ids.
     slots: the extended id of each word that owns a slot, in the order of the slots.
-    token_types: S times 0 for a word of the text, 1, 2, 3 for the parts of each fact; None: encoded without facts.
+    token_type_ids: S times 0 for a word of the text, 1, 2, 3 for the parts of each fact; None: encoded without facts.
     feature_ids: F ids; None: encoded without features.
     letter_ids: of the words that own slots (`vocabularies.py`); None: encoded without letters.
     pieces: for a Transformers encoder.
@@ -85,7 +85,7 @@ class Source:
     words: list[str]
     ids: list[int]
     slots: dict[str, int] = field(default_factory=dict)
-    token_types: list[int] | None = None
+    token_type_ids: list[int] | None = None
     feature_ids: list[int] | None = None
     letter_ids: list[int] | None = None
     pieces: Pieces | None = None
@@ -108,7 +108,7 @@ class Source:
     @property
     def text_length(self) -> int:
         """The number of words of the text; those of the facts follow."""
-        return len(self.words) if self.token_types is None else self.token_types.count(0)
+        return len(self.words) if self.token_type_ids is None else self.token_type_ids.count(0)
 
     @property
     def is_blank(self) -> bool:
@@ -173,10 +173,9 @@ def stack_sources(sources: Sequence[Source]) -> dict[str, list[list[int]]]:
     fields: dict[str, list[list[int]]] = {"input_ids": [source.ids for source in sources]}
     if not sources:
         return fields
-    for name in ("token_types", "feature_ids", "letter_ids"):
+    for name in ("token_type_ids", "feature_ids", "letter_ids"):
         if getattr(sources[0], name) is not None:
-            key = "token_type_ids" if name == "token_types" else name
-            fields[key] = [getattr(source, name) for source in sources]
+            fields[name] = [getattr(source, name) for source in sources]
     if sources[0].pieces is not None:
         pieces = [source.pieces for source in sources if source.pieces is not None]
         fields["encoder_input_ids"] = [each.ids for each in pieces]
@@ -285,7 +284,7 @@ class ExtendedVocabulary:
                 is_truncated=len(words) < len(all_words),
             )
             if facts is not None:
-                source.token_types = [0] * len(words) + [1, 2, 3] * (len(fact_words) // 3)
+                source.token_type_ids = [0] * len(words) + [1, 2, 3] * (len(fact_words) // 3)
             if features is not None:
                 source.feature_ids = find_feature_ids(features[row], f"features[{row}]", self.feature_vocab)
             if self.letter_vocab:

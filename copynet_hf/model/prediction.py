@@ -352,11 +352,7 @@ def _list_changes(words: Sequence[str], marks: Collection[str]) -> list[list[str
     for word in words:
         if word not in marks:
             changes.append(of_next)
-            of_next = []
-        elif word == JOINER:
-            of_next = []
-        else:
-            of_next = [word, *of_next]
+        of_next = [word, *of_next] if word in marks and word != JOINER else []
     return changes
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from ..arguments import Values
 from .columns import match_column
 from .features import SEPARATOR
-from .files import FilePath, data_suffix, open_text, resolve_file
+from .files import FilePath, data_suffix, open_text, resolve_file, show_path
 from .rows import SUFFIXES, TABLE_SUFFIXES, find_delimiter, number_rows
 
 logger = logging.getLogger(__name__)
@@ -67,25 +68,22 @@ def recall_file_options(
     Raises:
         DataFileError, FileNotFoundError: the file cannot be read.
     """
-    suffix = data_suffix(path)
-    if suffix not in SUFFIXES:  # refused by what reads it
+    if data_suffix(path) not in SUFFIXES:  # refused by what reads it
         return dict(given)
     file = resolve_file(path)
-    options = {**given, "delimiter": recall_delimiter(tokenizer, given["delimiter"], path)}
-    delimiter = find_delimiter(file, options["delimiter"]) if suffix in TABLE_SUFFIXES else ""
+    delimiter = recall_delimiter(tokenizer, given["delimiter"], file)
     rows = (row for _, row in islice(number_rows(file, delimiter, column_names), 100) if isinstance(row, dict))
-    return recall_options(
-        tokenizer, options | {"delimiter": delimiter or None}, {name for row in rows for name in row}
-    )
+    return recall_options(tokenizer, {**given, "delimiter": delimiter}, {name for row in rows for name in row})
 
 
-def recall_delimiter(tokenizer: object, given: str | None, path: FilePath) -> str | None:
-    """The given delimiter, else that of the training if the first line of the file has it, else None."""
+def recall_delimiter(tokenizer: object, given: str | None, path: Path) -> str:
+    """The given delimiter, else that of the training if the first line of the file has it, else `find_delimiter`'s."""
     saved = read_options(tokenizer).get("delimiter")
-    if given is not None or saved is None or data_suffix(path) not in TABLE_SUFFIXES:
-        return given
-    with open_text(resolve_file(path)) as file:
-        if saved.replace("\\t", "\t") not in file.readline():
-            return None
-    logger.info("%s: delimiter is %r, as in the training of the model (--delimiter sets another)", path, saved)
-    return saved
+    if given is None and saved is not None and data_suffix(path) in TABLE_SUFFIXES:
+        with open_text(path) as file:
+            line = file.readline()
+        if saved.replace("\\t", "\t") in line:
+            message = "%s: delimiter is %r, as in the training of the model (--delimiter sets another)"
+            logger.info(message, show_path(path), saved)
+            given = saved
+    return find_delimiter(path, given)

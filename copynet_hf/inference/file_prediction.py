@@ -32,7 +32,7 @@ from ..data.columns import TEXT_NAMES, Columns, find_column, find_usual_name, is
 from ..data.features import explain_unusable
 from ..data.files import DataFileError, Row, SkippedRows, data_suffix, resolve_file
 from ..data.remembered import read_options, recall_delimiter, recall_options
-from ..data.rows import NumberedRow, find_delimiter, find_unit
+from ..data.rows import NumberedRow, find_unit
 from ..model.prediction import Prediction, describe_truncated
 from ..saved.model_size import explain_memory_errors
 from .part_files import (
@@ -115,7 +115,7 @@ def predict_files(
     _check_output(output_file, files, overwrite=overwrite or own.exists())
     with _lock_folder(folder, own):
         tokenizer = predictor.load()[1]
-        delimiters = [find_delimiter(file, recall_delimiter(tokenizer, delimiter, file)) for file in files]
+        delimiters = [recall_delimiter(tokenizer, delimiter, file) for file in files]
         read = partial(read_windows, files, delimiters, window)
         columns, sizes = _read_columns(read(), files[0], predictor.facts_column, window)
         if columns.has_facts:

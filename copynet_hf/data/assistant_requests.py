@@ -96,15 +96,15 @@ class _Fillers(dict[str, str]):
 _ONSETS = (*"bdfgklmnprstvz", "br", "dr", "kl", "sh", "tr")
 
 
-def _syllables(rng: random.Random, least: int, most: int) -> str:
-    """A pronounceable word of `least` to `most` syllables."""
-    word = "".join(rng.choice(_ONSETS) + rng.choice("aeiou") for _ in range(rng.randint(least, most)))
+def _syllables(rng: random.Random, most: int) -> str:
+    """A pronounceable word of two to `most` syllables."""
+    word = "".join(rng.choice(_ONSETS) + rng.choice("aeiou") for _ in range(rng.randint(2, most)))
     return word + rng.choice(("", "", "n", "r", "l", "s"))
 
 
 def _file(rng: random.Random) -> str:
     folder = rng.choice(("", "", "/tmp/", "~/docs/", "data/", "src/"))
-    stem = rng.choice(("", "", "report_", "notes_", "draft-")) + _syllables(rng, 2, 2)
+    stem = rng.choice(("", "", "report_", "notes_", "draft-")) + _syllables(rng, 2)
     return folder + stem + rng.choice((".pdf", ".txt", ".csv", ".py", ".md"))
 
 
@@ -113,10 +113,10 @@ def _order(rng: random.Random) -> str:
 
 
 _GENERATORS: dict[str, Callable[[random.Random], str]] = {
-    "first": lambda rng: _syllables(rng, 2, 2).capitalize(),
-    "last": lambda rng: _syllables(rng, 2, 3).capitalize() + rng.choice(("", "", "son", "dez", "ov", "stein")),
-    "place": lambda rng: _syllables(rng, 2, 3).capitalize() + rng.choice(("", "ville", "burg", "ford", "stad")),
-    "word": lambda rng: _syllables(rng, 2, 3),
+    "first": lambda rng: _syllables(rng, 2).capitalize(),
+    "last": lambda rng: _syllables(rng, 3).capitalize() + rng.choice(("", "", "son", "dez", "ov", "stein")),
+    "place": lambda rng: _syllables(rng, 3).capitalize() + rng.choice(("", "ville", "burg", "ford", "stad")),
+    "word": lambda rng: _syllables(rng, 3),
     "file": _file,
     "time": lambda rng: f"{rng.randrange(6, 24):02}:{rng.randrange(60):02}",
     "date": lambda rng: f"{rng.randrange(2020, 2040)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}",

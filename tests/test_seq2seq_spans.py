@@ -84,6 +84,9 @@ def test_stop_strings_and_lone_surrogates_reach_other_tokenizers(kind: str, tmp_
     ((stopped,),) = predict(model, tokenizer, [text], **options, stop_strings=stop)
     assert whole.text.startswith(stopped.text)
     assert len(stopped.words) <= 3
+    for name in ("facts", "features"):
+        with pytest.raises(ValueError, match=f"{name} cannot be read by a .*Tokenizer.*: leave {name} out"):
+            predict(model, tokenizer, [text], **options, **{name: [["a"]]})
 
 
 def test_unknown_pieces_leave_the_text_of_a_page_as_it_is() -> None:

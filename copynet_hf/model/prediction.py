@@ -147,7 +147,8 @@ def predict(
 
     Raises:
         TypeError: one text, not a list.
-        ValueError: `min_confidence` is not between 0 and 1, or the model's config has a damaged calibration.
+        ValueError: `min_confidence` is not between 0 and 1, the model's config has a damaged calibration, or the
+            tokenizer reads no facts or features.
     """
     if isinstance(texts, str):
         raise TypeError(f"texts is one text, {texts[:40]!r}: pass a list of texts")
@@ -193,12 +194,13 @@ def _encode(
         limit = tokenizer.model_max_length if max_length is None else max_length
         sources = tokenizer.encode_sources(texts, **columns, max_length=limit)
         return sources, tokenizer.pad(stack_sources(sources), return_tensors=tensors)
+    for name in columns:
+        raise ValueError(f"{name} cannot be read by a {type(tokenizer).__name__}: leave {name} out")
     options = {"padding": True, "truncation": True, "max_length": max_length, "return_tensors": tensors}
-    if "facts" not in columns:  # which token types mark; those of other tokenizers mean nothing to these models
-        options["return_token_type_ids"] = False
+    options["return_token_type_ids"] = False  # they mark facts; those of other tokenizers mean nothing to the models
     is_fast = getattr(tokenizer, "is_fast", False)
     readable = [text.encode("utf-8", "replace").decode() for text in texts]  # "?" for lone surrogates, as long as they
-    inputs = tokenizer(readable, **columns, **options, **({"return_offsets_mapping": True} if is_fast else {}))
+    inputs = tokenizer(readable, **options, **({"return_offsets_mapping": True} if is_fast else {}))
     found = _to_numpy(inputs.pop("offset_mapping")) if is_fast else None
     ids, is_word = map(_to_numpy, (inputs["input_ids"], inputs["attention_mask"] > 0))
     sources = []

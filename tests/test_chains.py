@@ -150,6 +150,8 @@ def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> 
     assert read_target(tokenizer, "MILLER, M", "for Max Miller")[-2:] == ["[initial]", "Max"]
     weeks = "3 mg, referral to Dr Mur written. See Wim again in 5 weeks."
     assert read_target(tokenizer, "Mur 5w", weeks)[-3:] == [JOINER, "[initial]", "weeks"]
+    assert read_target(tokenizer, "Mur 5 w", weeks)[-2:] == ["[initial]", "weeks"]
+    assert read_target(tokenizer, "m, 44", "44 years, migraine")[0] == "m"
     cutting = make_tokenizer(texts=("nilmEUL",), changes=("[initial]", "[first_3]"))
     assert read_target(cutting, "mmil", "write to Max Miller")[:3] == ["[lower]", "[initial]", "Max"]
     assert read_target(tokenizer, "MUELLER, N", "for Nora M\u00fcller of Nice, N\u00fcrnberg")[-1] == "Nora"

@@ -418,19 +418,20 @@ class Neighbours:
         target does.
 
         For a single letter: no words if it is an option, as in `ls -n`, or one of these words itself; and none in
-        lower case unless the anchor is.
+        lower case unless the anchor is. A number is the anchor of its unit alone, which is the word that follows it.
         """
         word = self.target[index]
         if len(word) == 1 and self._is_option(index):
             return []
-        places = self._find_parts(word.casefold()) if len(word) > 1 else []
-        for distance in range(1, len(self.target)):
-            if places:
-                break
-            others = [other for other in (index - distance, index + distance) if 0 <= other < len(self.target)]
-            places = next(filter(None, (self._find_copied(self.target[other].casefold()) for other in others)), [])
+        anchor, places = index, self._find_parts(word.casefold()) if len(word) > 1 else []
+        if not places:
+            anchor, places = self._find_anchor(index)
         if not places:
             return list(dict.fromkeys(self.source))
+        if len(word) == 1 and self.target[anchor].isdecimal():
+            units = [next(filter(str.isalnum, self.source[place + 1 :]), "") for place in places]
+            follows = anchor < index and all(between in (JOINER, " ") for between in self.target[anchor + 1 : index])
+            return list(dict.fromkeys(units)) if follows and word not in units else []
         distances: dict[str, int] = {}
         for place in places:
             for other in range(max(0, place - MAX_DISTANCE), min(len(self.source), place + MAX_DISTANCE + 1)):
@@ -441,6 +442,14 @@ class Neighbours:
             return near
         has_names = not any(self.source[place].islower() for place in places)
         return [] if word in distances else [other for other in near if not (has_names and other.islower())]
+
+    def _find_anchor(self, index: int) -> tuple[int, list[int]]:
+        """The closest other word of the target that is in the source, and its places; without one, no places."""
+        for distance in range(1, len(self.target)):
+            for other in (index - distance, index + distance):
+                if 0 <= other < len(self.target) and (places := self._find_copied(self.target[other].casefold())):
+                    return other, places
+        return index, []
 
     def _is_option(self, index: int) -> bool:
         """Whether a word of the target follows a hyphen, as in `ls -n`, but not one within a word, as in `J.-P.`."""

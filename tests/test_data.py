@@ -871,3 +871,35 @@ def test_no_seed_moves_a_filler_to_another_split() -> None:
 def test_pairs_are_deterministic_and_a_larger_number_extends_them() -> None:
     assert quickstart_pairs("test", 5, 1) == quickstart_pairs("test", 20, 1)[:5]
     assert quickstart_pairs("test", 20, 1) != quickstart_pairs("test", 20, 2)
+
+
+@pytest.mark.parametrize(
+    ("row", "advice"),
+    [
+        ({"data": [{"text": "a", "summary": "b"}]}, "if it holds the pairs, write their list alone"),
+        ({"a": "x"}, r"pass summary_column \(--summary_column\)"),
+        ({"a": "x", "b": "y", "c": "z"}, r"and summary_column \(--summary_column\)"),
+    ],
+)
+def test_json_is_not_advised_what_is_for_tables(tmp_path: Path, row: dict[str, Any], advice: str) -> None:
+    path = write_rows(tmp_path / "a.jsonl", row)
+    with pytest.raises(ValueError, match=f"{advice}$"):
+        load_pairs(train_file=path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "advice"),
+    [
+        ("a.txt", '{"text": "a", "summary": "b"}', "a .txt file holds LCSTS: name JSON lines .jsonl"),
+        (
+            "a.json",
+            '{\n  "data": [{"text": "a", "summary": "b"}]\n}',
+            "write a list of objects, or one object on each",
+        ),
+    ],
+)
+def test_a_file_in_the_form_of_another_is_named_with_advice(
+    tmp_path: Path, name: str, content: str, advice: str
+) -> None:
+    with pytest.raises(DataFileError, match=re.escape(advice)):
+        load_pairs(train_file=write(tmp_path / name, content))

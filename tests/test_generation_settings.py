@@ -60,3 +60,9 @@ def test_absurd_sizes_are_refused(saved: Path, name: str) -> None:
 @pytest.mark.parametrize("fields", USEFUL, ids=lambda fields: next(iter(fields)))
 def test_useful_fields_are_accepted(saved: Path, fields: dict[str, Any]) -> None:
     predict_with(saved, fields)
+
+
+def test_a_long_value_is_cut_in_the_message(saved: Path) -> None:
+    with pytest.raises(ValueError, match="decoder_start_token_id is 'xxx") as raised:
+        predict_with(saved, {"decoder_start_token_id": "x" * 5000})
+    assert len(str(raised.value)) < 400

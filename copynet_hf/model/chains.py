@@ -6,6 +6,7 @@ only if the targets of its training pairs need them (`OPTIONAL`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
@@ -87,6 +88,17 @@ class Chains:
             return next(([mark, word] for mark in self.changes if FIRST.get(mark) == len(word)), None)
         return None
 
+    def find_padded(self, word: str, near: Collection[str]) -> list[str] | None:
+        """The tokens of a number with a zero before one of the source, like 05 where a date there has 5: learned for
+        all numbers at once.
+
+        Args:
+            near: the words of the source around what is copied next to the word (`Neighbours`).
+        """
+        number = word[1:]
+        is_padded = word[0] == "0" != number[:1] and number.isdecimal() and number in near and word not in near
+        return ["0", JOINER, number] if is_padded and "0" in self.known else None
+
     def _find_punctuation(self, word: str, source: Collection[str]) -> list[str] | None:
         """A character with fewer marks at its sides, and joiners for those that it lacks."""
         for words in (source, self.known):
@@ -136,7 +148,7 @@ class Chains:
             last_first.append((word[last[2] : end], last[3]))
             end = last[2]
             last = best[end]
-        parts = _write_initials(last_first[::-1], pieces, near)
+        parts = _write_initials(last_first[::-1], pieces, source)
         return [token for tokens in self._spell_letters(parts, source, near) for token in tokens]
 
     def _cut_as_longer_ones(self, part: str, tokens: list[str]) -> list[str]:
@@ -217,25 +229,30 @@ def _list_ends(word: str, changes: tuple[str, ...]) -> frozenset[str]:
     )
 
 
-def _write_initials(chain: list[_Piece], pieces: Mapping[str, list[str]], near: Collection[str]) -> list[_Piece]:
-    """The chain with initials for a known word in front of a copy: `go` of `gobrien`, for Geir O'Brien.
+def _write_initials(chain: list[_Piece], pieces: Mapping[str, list[str]], source: Iterable[str]) -> list[_Piece]:
+    """The chain with initials for a known word in front of a copy, if these stand side by side in the source: `go` of
+    `gobrien`, for Geir O'Brien.
 
     Args:
         pieces: the tokens of each part that is a copy.
     """
     (part, _), *rest = chain
-    is_known = 1 < len(part) <= MAX_INITIALS and part not in pieces and part.isalpha()
-    if is_known and rest and rest[0][0] in pieces and all(letter in pieces for letter in part):
-        initials = [(letter, [JOINER] * bool(number) + pieces[letter]) for number, letter in enumerate(part)]
-        if _are_initials(initials, near) and not any(tokens[-1].islower() for _, tokens in initials):
-            return [*initials, *rest]
-    return chain
+    if not (rest and rest[0][0] in pieces and 1 < len(part) <= MAX_INITIALS and part not in pieces):
+        return chain
+    if any(letter not in pieces for letter in part):
+        return chain
+    initials = [(letter, [JOINER] * bool(number) + pieces[letter]) for number, letter in enumerate(part)]
+    copied = {tokens[-1] for _, tokens in [*initials, rest[0]]}
+    names = [word for word in source if word[:1].isalnum()]
+    size = len(part) + 1
+    are_together = any({*names[start : start + size]} == copied for start in range(len(names)))
+    return [*initials, *rest] if len(copied) == size and are_together else chain
 
 
 def _are_initials(pieces: Iterable[_Piece], near: Collection[str]) -> bool:
-    """Whether letters are initials of words, or words of a letter beside these, at least one of them an initial."""
+    """Whether letters are initials of words, or capitals on their own near these, at least one of them an initial."""
     all_tokens = [tokens for _, tokens in pieces]
-    are_near = all(INITIAL in tokens or tokens[-1] in near for tokens in all_tokens)
+    are_near = all(INITIAL in tokens or (tokens[-1] in near and tokens[-1].isupper()) for tokens in all_tokens)
     return are_near and any(INITIAL in tokens for tokens in all_tokens)
 
 
@@ -418,38 +435,74 @@ class Neighbours:
         target does.
 
         For a single letter: no words if it is an option, as in `ls -n`, or one of these words itself; and none in
-        lower case unless the anchor is. A number is the anchor of its unit alone, which is the word that follows it.
+        lower case unless the anchor is. After a number of the source, only the word that follows the number there.
         """
         word = self.target[index]
-        if len(word) == 1 and self._is_option(index):
+        is_letter = len(word) == 1
+        if is_letter and self._is_option(index):
             return []
-        anchor, places = index, self._find_parts(word.casefold()) if len(word) > 1 else []
-        if not places:
-            anchor, places = self._find_anchor(index)
+        if is_letter and (units := self._find_units(index)) is not None:
+            return units
+        places = [] if is_letter else self._find_parts(word.casefold())
+        places = places or self._find_anchor(index)
         if not places:
             return list(dict.fromkeys(self.source))
-        if len(word) == 1 and self.target[anchor].isdecimal():
-            units = [next(filter(str.isalnum, self.source[place + 1 :]), "") for place in places]
-            follows = anchor < index and all(between in (JOINER, " ") for between in self.target[anchor + 1 : index])
-            return list(dict.fromkeys(units)) if follows and word not in units else []
-        distances: dict[str, int] = {}
+        distances: dict[str, float] = {}
         for place in places:
             for other in range(max(0, place - MAX_DISTANCE), min(len(self.source), place + MAX_DISTANCE + 1)):
-                distance = abs(place - other) or MAX_DISTANCE
+                is_unit = other > place and self.source[place].isdecimal()  # nearer than what is before the number
+                distance = (abs(place - other) or MAX_DISTANCE) - is_unit / 2
                 distances[self.source[other]] = min(distance, distances.get(self.source[other], distance))
         near = sorted(distances, key=distances.__getitem__)
-        if len(word) > 1:
+        if not is_letter:
             return near
         has_names = not any(self.source[place].islower() for place in places)
         return [] if word in distances else [other for other in near if not (has_names and other.islower())]
 
-    def _find_anchor(self, index: int) -> tuple[int, list[int]]:
-        """The closest other word of the target that is in the source, and its places; without one, no places."""
-        for distance in range(1, len(self.target)):
-            for other in (index - distance, index + distance):
-                if 0 <= other < len(self.target) and (places := self._find_copied(self.target[other].casefold())):
-                    return other, places
-        return index, []
+    def _find_units(self, index: int) -> list[str] | None:
+        """For a letter behind a number: the words behind that number in the source, if they begin with the letter;
+        none, if they do not and the letter is joined to the number. None: the letter is no unit."""
+        is_joined = index > 0 and self.target[index - 1] == JOINER
+        last = index - 1 - is_joined
+        number = _read_number(self.target, last)
+        if not number:
+            return None
+        places = [place for place in self._places.get(number[-1], ()) if _read_number(self.source, place) == number]
+        letter = self.target[index].casefold()
+        units = [unit for unit in map(self._find_unit, places) if letter in (form[:1] for form in fold(unit))]
+        return list(dict.fromkeys(units)) or ([] if is_joined else None)
+
+    def _find_unit(self, place: int) -> str:
+        """The word that follows one in the source, perhaps behind a hyphen; "" without one."""
+        for word in self.source[place + 1 : place + 3]:
+            if word[:1].isalnum():
+                return word
+            if word.strip(JOINER) not in ("", "-"):
+                break
+        return ""
+
+    def find_around(self, index: int) -> set[str]:
+        """The source words within `MAX_DISTANCE` of what the words within that distance in the target copy."""
+        others = self._list_closest(index, MAX_DISTANCE)
+        places = {place for other in others for place in self._find_copied(self.target[other].casefold())}
+        return {
+            word for place in places for word in self.source[max(0, place - MAX_DISTANCE) : place + MAX_DISTANCE + 1]
+        }
+
+    def _find_anchor(self, index: int) -> list[int]:
+        """The places of the closest other word of the target that is in the source: of a number, if there is no other
+        word."""
+        for are_numbers in (False, True):
+            for other in self._list_closest(index, len(self.target)):
+                word = self.target[other]
+                if word.isdecimal() == are_numbers and (places := self._find_copied(word.casefold())):
+                    return places
+        return []
+
+    def _list_closest(self, index: int, max_distance: int) -> Iterator[int]:
+        """The other words of the target, by their distance."""
+        for distance in range(1, max_distance + 1):
+            yield from (other for other in (index - distance, index + distance) if 0 <= other < len(self.target))
 
     def _is_option(self, index: int) -> bool:
         """Whether a word of the target follows a hyphen, as in `ls -n`, but not one within a word, as in `J.-P.`."""
@@ -474,10 +527,18 @@ class Neighbours:
         return self._copied[word]
 
 
+def _read_number(words: Sequence[str], last: int) -> list[str]:
+    """The number that ends with this word, where each digit may be a word."""
+    first = last
+    while first >= 0 and words[first].isdecimal():
+        first -= 1
+    return list(words[first + 1 : last + 1])
+
+
 def _count_common_letters(word: str, target: str) -> int:
-    """How many characters of a word, from its first on, are in the target; 0: a letter on its own, or fewer than 3 of
-    a longer word."""
-    if word in target and (len(word) > 1 or word.isdecimal()):
+    """How many characters of a word, from its first on, are in the target. 0: a letter on its own, a digit without
+    letters behind it, or fewer than 3 of a longer word."""
+    if word in target and (len(word) > 1 or (word.isdecimal() and re.search(rf"(?<!\d){word}[^\W\d]", target))):
         return len(word)
     if word[:3] not in target:
         return 0

@@ -304,18 +304,20 @@ class ExtendedVocabulary:
         words = self._split(text)
         ids = self._find_ids(words, special, slots, 0)
         unk, chains = self.unk_token_id, self.chains
-        if source is not None and chains.is_possible and (unk in ids or chains.changes):
+        if source is not None and chains.is_possible:
             reachable = [word for word in source.words if word in slots or (word in self._ids and word not in special)]
-            neighbours = Neighbours(reachable, words) if chains.has_initials else None
+            neighbours = Neighbours(reachable, words)
             found: list[int] = []
             for place, (word, index) in enumerate(zip(words, ids, strict=True)):
                 is_letter = len(word) == 1 and word.isalpha()
-                near = neighbours.find(place) if neighbours and (index == unk or is_letter) else []
+                near = neighbours.find(place) if chains.has_initials and (index == unk or is_letter) else []
                 chain = None
                 if index == unk or near:
                     chain = chains.find(word, reachable, near)
                 elif index >= len(self):
                     chain = chains.find_whole(word)
+                elif len(word) > 1 and word[0] == "0":
+                    chain = chains.find_padded(word, neighbours.find_around(place))
                 found += [index] if chain is None else self._find_ids(chain, frozenset(), slots, 0)
             ids = found
         return ids[:max_length]

@@ -169,8 +169,8 @@ def command_line(arguments: Mapping[str, object]) -> str:
     for name, value in arguments.items():
         if name != "output_dir":
             values = [_format_value(name, each) for each in (value if isinstance(value, list) else [value])]
-            is_joined = "".join(values)[:1] == "-"  # as an argument of its own it would be an option
-            words += [f"--{name}={values[0]}", *values[1:]] if is_joined else [f"--{name}", *values]
+            is_option = len(values) == 1 and values[0].startswith("-")  # as an argument of its own
+            words += [f"--{name}={values[0]}"] if is_option else [f"--{name}", *values]
     return shlex.join([*words, "--output_dir", Path(str(arguments.get("output_dir"))).name])
 
 

@@ -434,8 +434,9 @@ class Neighbours:
         there is no anchor. It is what the word `index` of the target copies, or else what the closest word of the
         target does.
 
-        For a single letter: no words if it is an option, as in `ls -n`, or one of these words itself; and none in
-        lower case unless the anchor is. After a number of the source, only the word that follows the number there.
+        For a single letter: no words if it is an option, as in `ls -n`, or one of these words itself, or if the anchor
+        is a number; and none in lower case unless the anchor is. Behind a number of the source, the word that follows
+        the number there.
         """
         word = self.target[index]
         is_letter = len(word) == 1
@@ -444,9 +445,15 @@ class Neighbours:
         if is_letter and (units := self._find_units(index)) is not None:
             return units
         places = [] if is_letter else self._find_parts(word.casefold())
-        places = places or self._find_anchor(index)
+        if not places:
+            anchor, places = self._find_anchor(index)
+            if is_letter and anchor.isdecimal():
+                return []
         if not places:
             return list(dict.fromkeys(self.source))
+        if word[0].isdecimal() and all(self.source[place].isdecimal() for place in places):  # 11w, 04T06
+            is_between = re.search(r"\d[^\W\d]+\d", word)
+            return [] if is_between else list(dict.fromkeys(map(self._find_unit, places)))
         distances: dict[str, float] = {}
         for place in places:
             for other in range(max(0, place - MAX_DISTANCE), min(len(self.source), place + MAX_DISTANCE + 1)):
@@ -461,12 +468,15 @@ class Neighbours:
 
     def _find_units(self, index: int) -> list[str] | None:
         """For a letter behind a number: the words behind that number in the source, if they begin with the letter;
-        none, if they do not and the letter is joined to the number. None: the letter is no unit."""
+        none, if they do not and the letter is joined to the number, or to numbers on both sides, like the T of a
+        moment. None: the letter is no unit."""
         is_joined = index > 0 and self.target[index - 1] == JOINER
-        last = index - 1 - is_joined
-        number = _read_number(self.target, last)
+        number = _read_number(self.target, index - 1 - is_joined)
         if not number:
             return None
+        joiner, number_behind = ("", "", *self.target[index + 1 : index + 3])[-2:]
+        if is_joined and joiner == JOINER and number_behind.isdecimal():
+            return []
         places = [place for place in self._places.get(number[-1], ()) if _read_number(self.source, place) == number]
         letter = self.target[index].casefold()
         units = [unit for unit in map(self._find_unit, places) if letter in (form[:1] for form in fold(unit))]
@@ -483,26 +493,25 @@ class Neighbours:
 
     def find_around(self, index: int) -> set[str]:
         """The source words within `MAX_DISTANCE` of what the words within that distance in the target copy."""
-        others = self._list_closest(index, MAX_DISTANCE)
+        others = [other for distance in range(1, MAX_DISTANCE + 1) for other in self._list_at(index, distance)]
         places = {place for other in others for place in self._find_copied(self.target[other].casefold())}
         return {
             word for place in places for word in self.source[max(0, place - MAX_DISTANCE) : place + MAX_DISTANCE + 1]
         }
 
-    def _find_anchor(self, index: int) -> list[int]:
-        """The places of the closest other word of the target that is in the source: of a number, if there is no other
-        word."""
-        for are_numbers in (False, True):
-            for other in self._list_closest(index, len(self.target)):
-                word = self.target[other]
-                if word.isdecimal() == are_numbers and (places := self._find_copied(word.casefold())):
-                    return places
-        return []
+    def _find_anchor(self, index: int) -> tuple[str, list[int]]:
+        """The closest other word of the target that is in the source, rather a word than a number, and its places;
+        without one, no places."""
+        for distance in range(1, len(self.target)):
+            closest = (self.target[other] for other in self._list_at(index, distance))
+            for word in sorted(closest, key=str.isdecimal):
+                if places := self._find_copied(word.casefold()):
+                    return word, places
+        return "", []
 
-    def _list_closest(self, index: int, max_distance: int) -> Iterator[int]:
-        """The other words of the target, by their distance."""
-        for distance in range(1, max_distance + 1):
-            yield from (other for other in (index - distance, index + distance) if 0 <= other < len(self.target))
+    def _list_at(self, index: int, distance: int) -> list[int]:
+        """The words of the target at this distance."""
+        return [other for other in (index - distance, index + distance) if 0 <= other < len(self.target)]
 
     def _is_option(self, index: int) -> bool:
         """Whether a word of the target follows a hyphen, as in `ls -n`, but not one within a word, as in `J.-P.`."""
@@ -528,9 +537,9 @@ class Neighbours:
 
 
 def _read_number(words: Sequence[str], last: int) -> list[str]:
-    """The number that ends with this word, where each digit may be a word."""
+    """The number that ends with this word, which may be the last of its digits; [] if it is none."""
     first = last
-    while first >= 0 and words[first].isdecimal():
+    while first >= 0 and words[first].isdecimal() and (first == last or len(words[first]) == len(words[last]) == 1):
         first -= 1
     return list(words[first + 1 : last + 1])
 

@@ -441,6 +441,7 @@ def test_a_saved_folder_holds_the_code_of_the_tokenizer(
     tok.save_pretrained(folder)
     assert {path.name for path in folder.glob("*.py")} == {
         "chains.py",
+        "neighbours.py",
         "pieces.py",
         "segmentation.py",
         "source.py",

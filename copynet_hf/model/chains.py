@@ -6,7 +6,6 @@ only if the targets of its training pairs need them (`OPTIONAL`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
@@ -39,7 +38,6 @@ MAX_DROPPED = 4  # letters; -skiego becomes -ski in Polish
 MAX_ACRONYM = 8  # letters
 MAX_INITIALS = 2  # before the first letters of a word
 MAX_LEFT_OUT = 3  # words, such as "of", that have no letter in an acronym
-MAX_DISTANCE = 4  # words in the source, between one whose initial is copied and what is copied next to it
 
 
 _Piece = tuple[str, list[str]]
@@ -411,147 +409,6 @@ def is_spelled(tokens: Sequence[str], source: Collection[str] = ()) -> bool:
     pieces = [token for token in tokens if token not in MARKS]
     letters = sum(len(piece.strip(JOINER)) == 1 and piece not in source for piece in pieces)
     return letters > 1 and 2 * letters > sum(len(piece.strip(JOINER)) for piece in pieces)
-
-
-class Neighbours:
-    """Which words of a source are near what a target copies: of several with one initial, the one that is meant is
-    usually there.
-
-    Args:
-        source, target: words.
-    """
-
-    def __init__(self, source: Sequence[str], target: Sequence[str]) -> None:
-        self.source, self.target = source, target
-        self._places: dict[str, list[int]] = {}
-        for place, word in enumerate(source):
-            for form in fold(word) if word[:1].isalnum() else ():
-                self._places.setdefault(form, []).append(place)
-        self._copied: dict[str, list[int]] = {}
-
-    def find(self, index: int) -> list[str]:
-        """The source words within `MAX_DISTANCE` of an anchor, the nearest first and the anchor last; all words, if
-        there is no anchor. It is what the word `index` of the target copies, or else what the closest word of the
-        target does.
-
-        For a single letter: no words if it is an option, as in `ls -n`, or one of these words itself, or if the anchor
-        is a number; and none in lower case unless the anchor is. Behind a number of the source, the word that follows
-        the number there.
-        """
-        word = self.target[index]
-        is_letter = len(word) == 1
-        if is_letter and self._is_option(index):
-            return []
-        if is_letter and (units := self._find_units(index)) is not None:
-            return units
-        places = [] if is_letter else self._find_parts(word.casefold())
-        if not places:
-            anchor, places = self._find_anchor(index)
-            if is_letter and anchor.isdecimal():
-                return []
-        if not places:
-            return list(dict.fromkeys(self.source))
-        if word[0].isdecimal() and all(self.source[place].isdecimal() for place in places):  # 11w, 04T06
-            is_between = re.search(r"\d[^\W\d]+\d", word)
-            return [] if is_between else list(dict.fromkeys(map(self._find_unit, places)))
-        distances: dict[str, float] = {}
-        for place in places:
-            for other in range(max(0, place - MAX_DISTANCE), min(len(self.source), place + MAX_DISTANCE + 1)):
-                is_unit = other > place and self.source[place].isdecimal()  # nearer than what is before the number
-                distance = (abs(place - other) or MAX_DISTANCE) - is_unit / 2
-                distances[self.source[other]] = min(distance, distances.get(self.source[other], distance))
-        near = sorted(distances, key=distances.__getitem__)
-        if not is_letter:
-            return near
-        has_names = not any(self.source[place].islower() for place in places)
-        return [] if word in distances else [other for other in near if not (has_names and other.islower())]
-
-    def _find_units(self, index: int) -> list[str] | None:
-        """For a letter behind a number: the words behind that number in the source, if they begin with the letter;
-        none, if they do not and the letter is joined to the number, or to numbers on both sides, like the T of a
-        moment. None: the letter is no unit."""
-        is_joined = index > 0 and self.target[index - 1] == JOINER
-        number = _read_number(self.target, index - 1 - is_joined)
-        if not number:
-            return None
-        joiner, number_behind = ("", "", *self.target[index + 1 : index + 3])[-2:]
-        if is_joined and joiner == JOINER and number_behind.isdecimal():
-            return []
-        places = [place for place in self._places.get(number[-1], ()) if _read_number(self.source, place) == number]
-        letter = self.target[index].casefold()
-        units = [unit for unit in map(self._find_unit, places) if letter in (form[:1] for form in fold(unit))]
-        return list(dict.fromkeys(units)) or ([] if is_joined else None)
-
-    def _find_unit(self, place: int) -> str:
-        """The word that follows one in the source, perhaps behind a hyphen; "" without one."""
-        for word in self.source[place + 1 : place + 3]:
-            if word[:1].isalnum():
-                return word
-            if word.strip(JOINER) not in ("", "-"):
-                break
-        return ""
-
-    def find_around(self, index: int) -> set[str]:
-        """The source words within `MAX_DISTANCE` of what the words within that distance in the target copy."""
-        others = [other for distance in range(1, MAX_DISTANCE + 1) for other in self._list_at(index, distance)]
-        places = {place for other in others for place in self._find_copied(self.target[other].casefold())}
-        return {
-            word for place in places for word in self.source[max(0, place - MAX_DISTANCE) : place + MAX_DISTANCE + 1]
-        }
-
-    def _find_anchor(self, index: int) -> tuple[str, list[int]]:
-        """The closest other word of the target that is in the source, rather a word than a number, and its places;
-        without one, no places."""
-        for distance in range(1, len(self.target)):
-            closest = (self.target[other] for other in self._list_at(index, distance))
-            for word in sorted(closest, key=str.isdecimal):
-                if places := self._find_copied(word.casefold()):
-                    return word, places
-        return "", []
-
-    def _list_at(self, index: int, distance: int) -> list[int]:
-        """The words of the target at this distance."""
-        return [other for other in (index - distance, index + distance) if 0 <= other < len(self.target)]
-
-    def _is_option(self, index: int) -> bool:
-        """Whether a word of the target follows a hyphen, as in `ls -n`, but not one within a word, as in `J.-P.`."""
-        before, hyphen = ("", "", *self.target[:index])[-2:]
-        return hyphen == f"-{JOINER}" and not before.startswith(JOINER)
-
-    def _find_parts(self, word: str) -> list[int]:
-        """The places of the source words of which the most letters, from the first on, are in the word."""
-        lengths = {form: _count_common_letters(form, word) for form in self._places}
-        longest = max(lengths.values(), default=0)
-        return [place for form, length in lengths.items() if length == longest > 0 for place in self._places[form]]
-
-    def _find_copied(self, word: str) -> list[int]:
-        """The places of a word of the target, perhaps inflected there."""
-        if word in self._places:
-            return self._places[word]
-        if word not in self._copied:
-            stem = word[: max(MAX_DROPPED, len(word) - MAX_DROPPED)]
-            is_name = word.isalpha() and len(word) > MAX_DROPPED
-            forms = [form for form in self._places if is_name and form.startswith(stem)]
-            self._copied[word] = [place for form in forms for place in self._places[form]]
-        return self._copied[word]
-
-
-def _read_number(words: Sequence[str], last: int) -> list[str]:
-    """The number that ends with this word, which may be the last of its digits; [] if it is none."""
-    first = last
-    while first >= 0 and words[first].isdecimal() and (first == last or len(words[first]) == len(words[last]) == 1):
-        first -= 1
-    return list(words[first + 1 : last + 1])
-
-
-def _count_common_letters(word: str, target: str) -> int:
-    """How many characters of a word, from its first on, are in the target. 0: a letter on its own, a digit without
-    letters behind it, or fewer than 3 of a longer word."""
-    if word in target and (len(word) > 1 or (word.isdecimal() and re.search(rf"(?<!\d){word}[^\W\d]", target))):
-        return len(word)
-    if word[:3] not in target:
-        return 0
-    return next((size for size in range(len(word) - 1, 2, -1) if word[:size] in target), 0)
 
 
 @lru_cache(maxsize=2**16)

@@ -17,7 +17,8 @@ from functools import lru_cache
 from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
-from .chains import Chains, Neighbours
+from .chains import Chains
+from .neighbours import Neighbours
 from .segmentation import CHAINED, MARKS, SEGMENTERS, Span, find_spans, space_words
 from .vocabularies import (
     NUM_SPECIAL_FEATURES,

@@ -9,7 +9,8 @@ from random import Random
 from typing import NamedTuple, TypeVar
 
 from ..data.files import Row
-from ..model.chains import MAX_DROPPED, MAX_INITIALS, Neighbours, find_acronym, fits, fold, is_spelled, list_parts
+from ..model.chains import MAX_DROPPED, MAX_INITIALS, find_acronym, fits, fold, is_spelled, list_parts
+from ..model.neighbours import Neighbours
 from ..model.segmentation import (
     CHANGES,
     DIGRAPHS,

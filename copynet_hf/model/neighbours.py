@@ -34,7 +34,7 @@ class Neighbours:
 
         For a single letter: no words if it is an option, as in `ls -n`, or one of these words itself, or if the anchor
         is a number; and none in lower case unless the anchor is. Behind a number of the source, the word that follows
-        the number there.
+        the number there; so for longer words that begin with one.
         """
         word = self.target[index]
         is_letter = len(word) == 1
@@ -98,8 +98,8 @@ class Neighbours:
         }
 
     def _find_anchor(self, index: int) -> tuple[str, list[int]]:
-        """The closest other word of the target that is in the source, rather a word than a number, and its places;
-        without one, no places."""
+        """The closest other word of the target that is in the source, and its places; of two as close, the one that is
+        no number. Without one, no places."""
         for distance in range(1, len(self.target)):
             closest = (self.target[other] for other in self._list_at(index, distance))
             for word in sorted(closest, key=str.isdecimal):

@@ -87,8 +87,8 @@ class Chains:
         return None
 
     def find_padded(self, word: str, near: Collection[str]) -> list[str] | None:
-        """The tokens of a number with a zero before one of the source, like 05 where a date there has 5: learned for
-        all numbers at once.
+        """The tokens of a number of the source with a zero before it, like 05 for `5 May`: a copy, so that it need not
+        be learned for each number.
 
         Args:
             near: the words of the source around what is copied next to the word (`Neighbours`).
@@ -163,8 +163,8 @@ class Chains:
     ) -> Iterator[list[str]]:
         """The tokens of each (part, tokens) of a chain. Single letters next to each other are generated, even if they
         are words of the source: otherwise the spelling of a word would depend on unrelated words there. They are
-        copied if they stand in a row there, as in `U. S. A.`, or as initials if all of them are, or letters beside
-        names, next to a longer part, as in `jrmiller`."""
+        copied if they stand in a row there, as in `U. S. A.`, or if they are initials next to a longer part, as in
+        `jrmiller`, some of them perhaps capitals on their own, as in O'Brien."""
         start = 0
         for is_single, group in groupby(chain, lambda piece: len(piece[0]) == 1 and not piece[0].isdecimal()):
             pieces = list(group)

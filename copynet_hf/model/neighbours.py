@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 
 from .chains import MAX_DROPPED, fold
 from .segmentation import JOINER
 
-MAX_DISTANCE = 4  # words in the source, between one whose initial is copied and what is copied next to it
+MAX_DISTANCE = 4  # words, in source or target, from one that is copied to what is near it
 
 
 class Neighbours:
@@ -21,11 +22,16 @@ class Neighbours:
 
     def __init__(self, source: Sequence[str], target: Sequence[str]) -> None:
         self.source, self.target = source, target
-        self._places: dict[str, list[int]] = {}
-        for place, word in enumerate(source):
-            for form in fold(word) if word[:1].isalnum() else ():
-                self._places.setdefault(form, []).append(place)
         self._copied: dict[str, list[int]] = {}
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """Where each word of the source is, by its forms; few targets need it."""
+        places: dict[str, list[int]] = {}
+        for place, word in enumerate(self.source):
+            for form in fold(word) if word[:1].isalnum() else ():
+                places.setdefault(form, []).append(place)
+        return places
 
     def find(self, index: int) -> list[str]:
         """The source words within `MAX_DISTANCE` of an anchor, the nearest first and the anchor last; all words, if
@@ -54,7 +60,7 @@ class Neighbours:
             return [] if is_between else list(dict.fromkeys(map(self._find_unit, places)))
         distances: dict[str, float] = {}
         for place in places:
-            for other in range(max(0, place - MAX_DISTANCE), min(len(self.source), place + MAX_DISTANCE + 1)):
+            for other in self._list_around(place):
                 is_unit = other > place and self.source[place].isdecimal()  # nearer than what is before the number
                 distance = (abs(place - other) or MAX_DISTANCE) - is_unit / 2
                 distances[self.source[other]] = min(distance, distances.get(self.source[other], distance))
@@ -93,9 +99,11 @@ class Neighbours:
         """The source words within `MAX_DISTANCE` of what the words within that distance in the target copy."""
         others = [other for distance in range(1, MAX_DISTANCE + 1) for other in self._list_at(index, distance)]
         places = {place for other in others for place in self._find_copied(self.target[other].casefold())}
-        return {
-            word for place in places for word in self.source[max(0, place - MAX_DISTANCE) : place + MAX_DISTANCE + 1]
-        }
+        return {self.source[other] for place in places for other in self._list_around(place)}
+
+    def _list_around(self, place: int) -> range:
+        """The places within `MAX_DISTANCE` of one in the source."""
+        return range(max(0, place - MAX_DISTANCE), min(len(self.source), place + MAX_DISTANCE + 1))
 
     def _find_anchor(self, index: int) -> tuple[str, list[int]]:
         """The closest other word of the target that is in the source, and its places; of two as close, the one that is

@@ -194,8 +194,9 @@ def _encode(
         limit = tokenizer.model_max_length if max_length is None else max_length
         sources = tokenizer.encode_sources(texts, **columns, max_length=limit)
         return sources, tokenizer.pad(stack_sources(sources), return_tensors=tensors)
-    for name in columns:
-        raise ValueError(f"{name} cannot be read by a {type(tokenizer).__name__}: leave {name} out")
+    if columns:
+        names = " and ".join(columns)
+        raise ValueError(f"{names} cannot be read by a {type(tokenizer).__name__}: leave {names} out")
     options = {"padding": True, "truncation": True, "max_length": max_length, "return_tensors": tensors}
     options["return_token_type_ids"] = False  # they mark facts; those of other tokenizers mean nothing to the models
     is_fast = getattr(tokenizer, "is_fast", False)

@@ -63,8 +63,9 @@ def check_name(argument: str, name: str, *, needs_owner: bool = False) -> None:
 
 def has_bfloat16(device: str = "cpu") -> bool:
     """Whether a device computes in bfloat16; a processor without its instructions takes longer than in float32."""
-    instructions = torch.cpu.get_capabilities()
-    return torch.device(device).type != "cpu" or any(instructions.get(name) for name in BFLOAT16_INSTRUCTIONS)
+    if torch.device(device).type != "cpu":
+        return True
+    return any(torch.cpu.get_capabilities().get(name) for name in BFLOAT16_INSTRUCTIONS)
 
 
 def warn_of_slow_bfloat16(device: str) -> None:

@@ -146,8 +146,8 @@ def _are_hard_words_cut(by_words: Reach, by_parts: Reach, num_targets: int) -> b
 
 
 def _are_words_cut(words: Sequence[_Words], whole_codes: bool) -> bool:
-    """Whether targets have words that are parts of words in their sources, as `cut_words` finds them: all words of the
-    targets, or the rare ones, which chance hides less, as 46 of `46F` beside F."""
+    """Whether targets have words that are parts of words in their sources, as `cut_words` finds them. Counted over all
+    words, then over the rare ones: the 46 of `46F` is hidden by its F, which many targets have by chance."""
     parts = [({*target}, {*cut_words(source, whole_codes=whole_codes)} - {*source}) for source, target in words]
     frequency = Counter(chain.from_iterable(target for target, _ in parts))
     frequent = {word for word, count in frequency.items() if count > MAX_RARE * len(words)}

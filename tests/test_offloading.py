@@ -59,7 +59,7 @@ def test_a_device_map_with_the_disk(changes, on_disk, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "kinds"),
     [({}, {nn.Linear}), *((changes, {nn.Linear, nn.GRUCell}) for changes in MECHANISMS.values())],
-    ids=str,
+    ids=["linear", *MECHANISMS],
 )
 def test_dynamic_quantization(changes, kinds):
     plain = tiny_model(**changes, scale=0.5)

@@ -71,7 +71,7 @@ def time_steps(task: str, threads: int, rounds: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    args = measure.parse_arguments(__doc__)
+    args = measure.parse_arguments(__doc__, threads=measure.THREADS)
     rows = []
     for task, baseline in BASELINES.items():
         for threads in args.threads:

@@ -99,7 +99,7 @@ def time_steps(threads: int, rounds: int, sizes: str) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    args = measure.parse_arguments(__doc__)
+    args = measure.parse_arguments(__doc__, threads=measure.THREADS)
     pooling, cached = [], []
     for sizes, rounds in zip(SIZES, (args.rounds, max(1, args.rounds // 4)), strict=True):
         for threads in args.threads:

@@ -81,7 +81,7 @@ def measure_products(folder: Path, threads: int, source: dict[str, Any], options
 
 
 def main() -> None:
-    args = measure.parse_arguments(__doc__)
+    args = measure.parse_arguments(__doc__, threads=measure.THREADS)
     rows = []
     for threads in args.threads:
         seconds, products = measure.run_in_process(time_searches, threads, args.rounds)

@@ -68,7 +68,7 @@ def time_search(threads: int, rounds: int, sizes: str, batch: int, beams: int) -
 
 
 def main() -> None:
-    args = measure.parse_arguments(__doc__)
+    args = measure.parse_arguments(__doc__, threads=measure.THREADS)
     rows = []
     for sizes, batch in product(SIZES, (1, 64)):
         for threads in args.threads if sizes == "default" else args.threads[:1]:

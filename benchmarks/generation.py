@@ -55,7 +55,7 @@ def time_searches(threads: int, rounds: int, beams: int) -> dict[str, list[float
 
 
 def main() -> None:
-    args = measure.parse_arguments(__doc__)
+    args = measure.parse_arguments(__doc__, threads=measure.THREADS)
     rows = []
     for beams, name in ((1, "greedy"), (10, "beam 10")):
         for threads in args.threads:

@@ -48,7 +48,7 @@ def time_search(task: Task, rounds: int, threads: int, beams: int) -> dict[str, 
 
 
 def main() -> None:
-    args = measure.parse_arguments(__doc__)
+    args = measure.parse_arguments(__doc__, threads=measure.THREADS)
     if not torch.cuda.is_available():
         raise SystemExit("torch finds no CUDA GPU: run this where there is one")
     threads = args.threads[-1]

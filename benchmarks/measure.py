@@ -9,6 +9,7 @@ import platform
 import re
 import resource
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -26,14 +27,15 @@ TEMPLATES = Environment(
 TITLE = """# Benchmarks
 
 Written by the scripts in benchmarks/, a section each. Times are medians, ratios medians of ratios taken pair by pair.
+A section names the commit that was measured; those of before 28 November 2026, the one that brought their figures.
 """
+THREADS = {"type": int, "nargs": "+", "default": [1, 2], "help": "numbers of threads of torch"}
 
 
 def parse_arguments(description: str | None, rounds: int = 20, **more: dict[str, Any]) -> argparse.Namespace:
-    """Parses the number of rounds, the numbers of threads, and `more`: name to the arguments of `add_argument`."""
+    """Parses the number of rounds and `more`: name to the arguments of `add_argument`."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=rounds)
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     for name, options in more.items():
         parser.add_argument(f"--{name}", **options)
     return parser.parse_args()
@@ -120,6 +122,7 @@ def write_section(name: str, template: str, **figures: Any) -> None:
 
 
 def describe_machine() -> str:
+    """The processor, the versions and the commit that the figures are of."""
     import torch
     import transformers
 
@@ -128,8 +131,19 @@ def describe_machine() -> str:
     model = match.group(1) if match else "unknown processor"
     return (
         f"{model}, {os.cpu_count()} cores ({platform.system()} {platform.machine()}), Python "
-        f"{platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}."
+        f"{platform.python_version()}, torch {torch.__version__}, transformers {transformers.__version__}; "
+        f"{describe_commit()}."
     )
+
+
+def describe_commit() -> str:
+    """The commit of this checkout and its day; `-dirty` says that files had been changed since."""
+
+    def ask(*words: str) -> str:
+        git = subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+        return git.stdout.strip()
+
+    return f"commit {ask('describe', '--always', '--dirty')} of {ask('log', '-1', '--format=%cs')}"
 
 
 def format_table(header: list[str], rows: list[list[Any]]) -> str:

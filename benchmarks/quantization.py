@@ -14,7 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from measure import format_table, median_milliseconds, median_ratio, parse_arguments, time_side_by_side, write_section
+from measure import (
+    THREADS,
+    format_table,
+    median_milliseconds,
+    median_ratio,
+    parse_arguments,
+    time_side_by_side,
+    write_section,
+)
 
 from copynet_hf import load_pairs
 from copynet_hf.inference.onnx_export import export_onnx
@@ -103,6 +111,7 @@ def collect_figures(tasks: dict[str, list[Compared]], texts: int) -> dict[str, A
 def main() -> None:
     args = parse_arguments(
         __doc__,
+        threads=THREADS,
         rounds=5,
         task={"nargs": 3, "action": "append", "required": True, "metavar": ("NAME", "MODEL", "PAIRS")},
         pairs={"type": int, "default": 500},

@@ -22,6 +22,7 @@ import torch
 from generation import STEPS, build_copynet_search
 from measure import (
     PAGE,
+    THREADS,
     format_table,
     median_milliseconds,
     median_ratio,
@@ -247,7 +248,7 @@ def format_panel(panel: Any, title: str, unit: str) -> None:
 
 
 def main() -> None:
-    args = parse_arguments(__doc__, rounds=7)
+    args = parse_arguments(__doc__, threads=THREADS, rounds=7)
     threads = args.threads[0]
 
     def measure_and_print(sweep: Sweep) -> Growth:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measure import format_table, parse_arguments, run_in_process, write_section
+from measure import THREADS, format_table, parse_arguments, run_in_process, write_section
 
 ROOT = Path(__file__).parents[1]
 SEARCHES = {"greedy": 1, "beam 4": 4}
@@ -125,7 +125,7 @@ def read_resident_megabytes(pid: int) -> float:
 def main() -> None:
     model = {"required": True, "help": "folder that copynet-hf export wrote"}
     counts = {name: {"type": int, "default": default} for name, default in (("requests", 1000), ("clients", 20))}
-    args = parse_arguments(__doc__, model=model, **counts)
+    args = parse_arguments(__doc__, threads=THREADS, model=model, **counts)
     from copynet_hf.data import quickstart_pairs
 
     texts = [pair["text"] for pair in quickstart_pairs("test", args.requests)]

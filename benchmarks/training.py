@@ -170,7 +170,7 @@ def measure_loss_memory(use_fused: bool) -> float:
 
 
 def main() -> None:
-    args = measure.parse_arguments(__doc__)
+    args = measure.parse_arguments(__doc__, threads=measure.THREADS)
     rows = []
     for task in TASKS:
         peaks = [f"{measure.run_in_process(measure_memory, task, kind):.0f}" for kind in ("plain", "copynet")]

@@ -192,6 +192,41 @@ def test_the_second_part_of_a_double_name_has_an_initial() -> None:
     assert "Paul" not in read_target(tokenizer, "ls -P Sartre", "of Jean-Paul Sartre")
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "second"),
+    [
+        ("Lozano TR, Baggio S. 2012", "Lozano, T. R. and Baggio, S.", "TR"),
+        ("van Rosengren VS, Sienwelson R.", "van Rosengren, V. S. and Sienwelson, R.", "VS"),
+        ("Lozano TRB. 2012", "Lozano, T. R.", "TRB"),
+        ("Lozano TR, Baggio S. Sand and lime. 2012", "Lozano, T. R. and Baggio, S.", "TR"),
+        ("Lozano \u0416\u041a", "Lozano, \u0416. \u041a.", "\u0416\u041a"),
+        ("Lozano Tr. 2012", "Lozano, T. R.", None),  # no capitals
+        ("Lozano TRAIN. 2012", "Lozano, T. R.", None),  # a word
+        ("Lozano T. TR was Lozano in a city that we saw", "Lozano, T. 5", None),
+    ],
+)
+def test_the_second_of_two_initials_in_one_word_is_copied(source: str, target: str, second: str | None) -> None:
+    tokenizer = make_tokenizer(texts=("andTRSVB\u0416\u041a5.,",), changes=("[initial]", "[second]"))
+    tokens = read_target(tokenizer, target, source)
+    copied = [word for mark, word in pairwise(tokens) if mark == "[second]"]
+    assert copied == ([second] if second else [])
+    assert tokenizer.decode(tokenizer(source, text_target=target)["labels"][:-1], source=source) == target
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "copied"),
+    [
+        ("by Eva T. Sand, Tim J. Berg", "Sand, E. T. and Berg, T. J.", ["Eva", "T", "Tim", "J"]),
+        ("Sand, Eva T.; Nora Tim J. Berg and others", "Sand, E. T. and Berg, T. J.", ["Eva", "T", "Tim", "J"]),
+    ],
+)
+def test_a_letter_near_a_name_is_no_initial_of_the_next_one(source: str, target: str, copied: list[str]) -> None:
+    tokenizer = make_tokenizer(texts=("andETJ.,",), changes=("[initial]",))
+    tokens = read_target(tokenizer, target, source)
+    letters = [word for mark, word in pairwise(tokens) if mark == INITIAL or word in ("T", "J")]
+    assert letters == copied
+
+
 def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> None:
     tokenizer = make_tokenizer(texts=("nilmEUL",), changes=("[initial]",))
     source = "New names: Nora Miller, N7, Nice"

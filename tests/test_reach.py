@@ -30,6 +30,7 @@ from copynet_hf.model.segmentation import (
     MARKS,
     OPTIONAL,
     PLAIN,
+    SECOND,
     strip_accents,
     write_digraphs,
 )
@@ -194,6 +195,19 @@ def test_initials_are_found_in_long_texts_and_beside_codes() -> None:
     shuffled = [pair(one["text"], other["summary"]) for one, other in zip(pairs, others, strict=True)]
     for rows, expected in ((pairs, True), (shuffled, False)):
         assert (INITIAL in find_marks(rows)) is expected
+
+
+@pytest.mark.parametrize(("style", "expected"), [("Hu {}{}", True), ("Hu {}. {}.", False), ("{}o {}e Hu", False)])
+def test_second_letters_of_initials_are_found_in_the_pairs(style: str, expected: bool) -> None:
+    """A tenth of the sources has the initials of a name in one word."""
+    letters = [*product("BDFGKLNPRT", repeat=2)]
+    pairs = [
+        pair(f"see {(style if number % 10 == 0 else '{}o {}e Hu').format(a, b)} {number}", f"Hu, {a}. {b}.")
+        for number, (a, b) in enumerate(letters)
+    ]
+    marks = find_marks(pairs)
+    assert INITIAL in marks
+    assert (SECOND in marks) is expected
 
 
 def test_acronyms_are_found_in_the_pairs() -> None:

@@ -119,6 +119,7 @@ def scripted(tokenizer: CopyNetTokenizer, text: str, tokens: list[str], facts: A
         ("word_punct", "Jo Miller", ["[initial]", "Jo", "Miller"], [("J", "J"), ("Miller", "Miller")]),
         ("word_punct", "Jo Miller", ["[lower]", "[initial]", "Miller"], [("m", "M")]),
         ("word_punct", "Jo Miller", ["[initial]", "\uffed", "Miller"], [("Miller", "Miller")]),
+        ("word_punct", "Miller JT", ["[initial]", "JT", "[second]", "JT"], [("J", "J"), ("T", "T")]),
         ("word_punct", "Jo Miller", ["[upper]", *["[drop_last]"] * 2, "Miller"], [("MILL", "Mill")]),
         ("word_punct", "Jo Miller", ["[drop_first]", "[drop_last]", "Miller", "Jo"], [("ille", "ille"), ("Jo", "Jo")]),
         ("word_punct", "Jo Miller", ["Jo", "[drop_first]", "[initial]", "Miller"], [("Jo", "Jo")]),

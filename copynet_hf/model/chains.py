@@ -27,6 +27,7 @@ from .segmentation import (
     OPTIONAL,
     PLAIN,
     PUNCTUATION,
+    SECOND,
     ZERO_WIDTH,
     is_glued_letter,
     strip_accents,
@@ -37,6 +38,7 @@ from .vocabularies import count_letters, sort_by_frequency
 MAX_DROPPED = 4  # letters; -skiego becomes -ski in Polish
 MAX_ACRONYM = 8  # letters
 MAX_INITIALS = 2  # before the first letters of a word
+MAX_CAPITALS = 3  # of a word that may be the initials of a name
 MAX_LEFT_OUT = 3  # words, such as "of", that have no letter in an acronym
 
 
@@ -278,10 +280,18 @@ def list_parts(word: str, changes: Collection[str], target: str | None = None) -
 
 
 def list_initials(word: str, changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
-    """The initial of a word, with and without accents, with the marks for it."""
+    """The initial of a word, with and without accents, with the marks for it; if the word is the initials of a name,
+    also the second of them."""
     if word[:1].isalpha() and len(word) > 1:
         for whole, marks in _list_plain(word, [], changes):
             yield whole[0], [INITIAL, *marks]
+    if SECOND in changes and has_second(word):
+        yield word[1], [SECOND]
+
+
+def has_second(word: str) -> bool:
+    """Whether a word may be the initials of a name, as in `Lozano TR`."""
+    return 2 <= len(word) <= MAX_CAPITALS and word.isalpha() and word.isupper()
 
 
 def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
-from .chains import MAX_DROPPED, fold
+from .chains import MAX_DROPPED, fold, has_second
 from .segmentation import JOINER
 
 MAX_DISTANCE = 4  # words, in source or target, from one that is copied to what is near it
+
+
+class _Anchor(NamedTuple):
+    """A word of a target that is in its source, at these places, perhaps inflected."""
+
+    number: int
+    word: str
+    places: list[int]
 
 
 class Neighbours:
@@ -38,9 +48,10 @@ class Neighbours:
         there is no anchor. It is what the word `index` of the target copies, or else what the closest word of the
         target does.
 
-        For a single letter: no words if it is an option, as in `ls -n`, or one of these words itself, or if the anchor
-        is a number; and none in lower case unless the anchor is. Behind a number of the source, the word that follows
-        the number there; so for longer words that begin with one.
+        For a single letter: no words if it is an option, as in `ls -n`, or if it is itself a word near the anchor, or
+        near that on its other side, no farther than a word that begins with it, or if the anchor is a number; and none
+        in lower case unless the anchor is. Behind a number of the source, the word that follows the number there; so
+        for longer words that begin with one.
         """
         word = self.target[index]
         is_letter = len(word) == 1
@@ -50,8 +61,9 @@ class Neighbours:
             return units
         places = [] if is_letter else self._find_parts(word.casefold())
         if not places:
-            anchor, places = self._find_anchor(index)
-            if is_letter and anchor.isdecimal():
+            anchor = next(self._list_anchors(index), None)
+            places = anchor.places if anchor else []
+            if is_letter and anchor and anchor.word.isdecimal():
                 return []
         if not places:
             return list(dict.fromkeys(self.source))
@@ -67,8 +79,10 @@ class Neighbours:
         near = sorted(distances, key=distances.__getitem__)
         if not is_letter:
             return near
-        has_names = not any(self.source[place].islower() for place in places)
-        return [] if word in distances else [other for other in near if not (has_names and other.islower())]
+        if any(not self.source[place].islower() for place in places):
+            near = [other for other in near if not other.islower()]
+        nearest = min((distances[other] for other in near if _has_initial(other, word)), default=MAX_DISTANCE)
+        return [] if word in distances or self._find_alone(index) <= nearest else near
 
     def _find_units(self, index: int) -> list[str] | None:
         """For a letter behind a number: the words behind that number in the source, if they begin with the letter;
@@ -105,15 +119,36 @@ class Neighbours:
         """The places within `MAX_DISTANCE` of one in the source."""
         return range(max(0, place - MAX_DISTANCE), min(len(self.source), place + MAX_DISTANCE + 1))
 
-    def _find_anchor(self, index: int) -> tuple[str, list[int]]:
-        """The closest other word of the target that is in the source, and its places; of two as close, the one that is
-        no number. Without one, no places."""
+    def _list_anchors(self, index: int) -> Iterator[_Anchor]:
+        """The other words of the target that are in the source, the closest first; of two as close, the one that is no
+        number. For a capital, words in lower case come last: the `and` of `Miller, T. R. and Berg, S.` is nearer to
+        the R than a name is, and often in the source."""
+        is_capital = len(self.target[index]) == 1 and self.target[index].isupper()
+        in_lower_case: list[_Anchor] = []
         for distance in range(1, len(self.target)):
-            closest = (self.target[other] for other in self._list_at(index, distance))
-            for word in sorted(closest, key=str.isdecimal):
-                if places := self._find_copied(word.casefold()):
-                    return word, places
-        return "", []
+            closest = self._list_at(index, distance)
+            for other in sorted(closest, key=lambda other: self.target[other].isdecimal()):
+                places = self._find_copied(self.target[other].casefold())
+                anchor = _Anchor(other, self.target[other], places)
+                if places and is_capital and all(self.source[place].islower() for place in places):
+                    in_lower_case.append(anchor)
+                elif places:
+                    yield anchor
+            if distance == MAX_DISTANCE:
+                yield from in_lower_case
+                in_lower_case = []
+        yield from in_lower_case
+
+    def _find_alone(self, index: int) -> float:
+        """How far a letter of the target is, as a word of the source, from what is copied closest before or behind it:
+        of `Miller, T. R. and Berg, S.`, R may be either name's."""
+        anchors = [each for each in self._list_anchors(index) if not each.word.isdecimal()]
+        before = [each for each in anchors if each.number < index][:1]
+        behind = [each for each in anchors if each.number > index][:1]
+        places = (place for each in before + behind for place in each.places)
+        around = ((place, other) for place in places for other in self._list_around(place))
+        letter = self.target[index]
+        return min((abs(place - other) for place, other in around if self.source[other] == letter), default=math.inf)
 
     def _list_at(self, index: int, distance: int) -> list[int]:
         """The words of the target at this distance."""
@@ -140,6 +175,12 @@ class Neighbours:
             forms = [form for form in self._places if is_name and form.startswith(stem)]
             self._copied[word] = [place for form in forms for place in self._places[form]]
         return self._copied[word]
+
+
+def _has_initial(word: str, letter: str) -> bool:
+    """Whether a letter begins a longer word, or is the second of two initials in one, in either case."""
+    letters = [*(form[:1] for form in fold(word)), word[1:2].casefold() if has_second(word) else ""]
+    return len(word) > 1 and letter.casefold() in letters
 
 
 def _read_number(words: Sequence[str], last: int) -> list[str]:

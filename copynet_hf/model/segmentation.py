@@ -36,9 +36,9 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
 Outputs of these five may hold more marks, which no text is split into (`chains.py`): a joiner on its own between any
 words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next
 word, `[plain]` and `[digraphs]` for its letters without accents (`Muller` and `Mueller` of `Müller`), `[lower_plain]`
-and `[lower_digraphs]` for these in lower case, also of words that have no accents, `[initial]` for its first letter,
-`[first_3]` to `[first_12]` for as many, and `[drop_first]` and `[drop_last]` for what is left without the first or the
-last letter.
+and `[lower_digraphs]` for these in lower case, also of words that have no accents, `[initial]` and `[second]` for its
+first letter and the one after it, `[first_3]` to `[first_12]` for as many letters, and `[drop_first]` and
+`[drop_last]` for what is left without the first or the last letter.
 
 Nothing here needs Transformers, so that tokenizers with and without it share this file.
 """
@@ -97,11 +97,12 @@ def write_digraphs(word: str) -> str:
 
 CASES: dict[str, Callable[[str], str]] = {"[lower]": str.lower, "[upper]": str.upper, "[title]": str.capitalize}
 """Marks for the case of the word that follows."""
-INITIAL, DROP_FIRST, DROP_LAST = "[initial]", "[drop_first]", "[drop_last]"
+INITIAL, SECOND, DROP_FIRST, DROP_LAST = "[initial]", "[second]", "[drop_first]", "[drop_last]"
 FIRST = {f"[first_{number}]": number for number in range(3, 13)}
 """Marks for the first letters of the word that follows, with their number."""
 CUTS = {
     INITIAL: slice(1),
+    SECOND: slice(1, 2),
     **{mark: slice(number) for mark, number in FIRST.items()},
     DROP_FIRST: slice(1, None),
     DROP_LAST: slice(-1),

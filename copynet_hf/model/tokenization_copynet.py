@@ -178,9 +178,10 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             features: the features of each source, all of which are kept.
             chains: whether the vocabulary has the marks and letters of `Chains`, with a segmenter of `CHAINED`.
             changes: how chains change copies beside their case: "[initial]" for targets with initials, user names or
-                keys, "[first_3]" to "[first_12]" for as many letters, "[plain]" or "[digraphs]" for words without
-                their accents (`Muller` or `Mueller` of `Müller`), "[lower_plain]" or "[lower_digraphs]" if all words
-                in lower case are such, "[drop_first]" and "[drop_last]" for words that are inflected in the source.
+                keys, "[second]" if names have two initials in one word, "[first_3]" to "[first_12]" for as many
+                letters, "[plain]" or "[digraphs]" for words without their accents (`Muller` or `Mueller` of `Müller`),
+                "[lower_plain]" or "[lower_digraphs]" if all words in lower case are such, "[drop_first]" and
+                "[drop_last]" for words that are inflected in the source.
             letters: whether the letters of the words become the `letter_vocab`.
             kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import NamedTuple, TypeVar
 
 from ..data.files import Row
-from ..model.chains import MAX_DROPPED, MAX_INITIALS, find_acronym, fits, fold, is_spelled, list_parts
+from ..model.chains import MAX_DROPPED, MAX_INITIALS, find_acronym, fits, fold, has_second, is_spelled, list_parts
 from ..model.neighbours import Neighbours
 from ..model.segmentation import (
     CHANGES,
@@ -22,6 +22,7 @@ from ..model.segmentation import (
     LOWERED,
     MARKS,
     PLAIN,
+    SECOND,
     strip_accents,
 )
 from ..model.source import Source
@@ -29,6 +30,7 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import take_spread
 
 MIN_INITIALS = 0.1  # for each pair, in addition to those by chance
+MIN_SECOND = 0.01  # the same, of the second letters of two initials in one word
 # Of the words that have to be spelled: the number, for each pair, that are changed source words. And the number of
 # initials, unless targets have many letters on their own, such as classes or variants.
 MIN_CHANGED = 0.03
@@ -43,8 +45,8 @@ KINDS = ("known", "copied", "joined", "spelled", "unknown")
 
 _First = TypeVar("_First")
 _Second = TypeVar("_Second")
-Context = tuple[set[str], list[str]]
-"""The initials of source words near a word of a target, and all words of the source."""
+Context = tuple[list[str], list[str]]
+"""The words of a source near what a target copies beside a word, and all of them."""
 Hard = Sequence[tuple[str, list[str]]]
 """(word, words of its source), for words of targets that have to be spelled."""
 
@@ -155,7 +157,7 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], reach: Reach
     vocab = {word: index for index, word in enumerate(words)}
     changing = CopyNetTokenizer(vocab, tokenizer.segmenter, tokenizer.max_source_oov)
     if has_initials(changing, pairs):
-        changes = [INITIAL, *changes]
+        changes = [INITIAL, *([SECOND] if _has_second_letters(changing, pairs) else []), *changes]
     return [*changes, LOWERED[plain]] if plain in changes and _are_plain_in_lower_case(changing, pairs) else changes
 
 
@@ -236,6 +238,13 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
     return bool(find_beyond_chance([letters for _, letters in found], _are_initials, share * len(pairs)))
 
 
+def _has_second_letters(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
+    """Whether letters of targets are the second ones of initials that are one word, as in `T. R. Lozano` for
+    `Lozano TR`; see `has_initials`."""
+    letters = [found for _, found in _find_letters(tokenizer, pairs)]
+    return bool(find_beyond_chance(letters, _is_second, MIN_SECOND * len(pairs)))
+
+
 def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator[tuple[bool, tuple[str, Context]]]:
     """The letters and acronyms of targets that are not copied: whether it is a letter on its own beside source words
     whose initial it might be, and what it is, with its context."""
@@ -250,7 +259,7 @@ def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator
             pieces = _list_pieces(tokenizer.encode_target([word], source), source)
             singles = [piece.casefold() for piece in pieces if len(piece) == 1 and piece.isalpha()]
             near = neighbours.find(place) if singles else []
-            context = ({other[0].casefold() for other in near if len(other) > 1 and other[0].isalpha()}, source.words)
+            context = (near, source.words)
             if len(singles) == len(word) > 1:
                 yield False, (word, context)
             else:
@@ -259,8 +268,14 @@ def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator
 
 def _are_initials(letters: str, context: Context) -> bool:
     """Whether a letter is the initial of a neighbouring source word, or several are those of source words in a row."""
-    initials, words = context
-    return letters in initials if len(letters) == 1 else INITIAL in (find_acronym(letters, words) or ())
+    near, words = context
+    if len(letters) > 1:
+        return INITIAL in (find_acronym(letters, words) or ())
+    return any(other[0].casefold() == letters for other in near if len(other) > 1 and other[0].isalpha())
+
+
+def _is_second(letter: str, context: Context) -> bool:
+    return any(other[1].casefold() == letter for other in context[0] if has_second(other))
 
 
 def _list_pieces(ids: Sequence[int], source: Source) -> list[str]:

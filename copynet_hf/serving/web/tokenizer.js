@@ -47,6 +47,7 @@ const PIECES = new RegExp(
 /** Marks for the part of the word that follows, as the arguments of `slice`. @type {Map<string, number[]>} */
 const CUTS = new Map([
   ["[initial]", [0, 1]],
+  ["[second]", [1, 2]],
   ...[3, 4, 5, 6, 7, 8, 9, 10, 11, 12].map((number) => /** @type {[string, number[]]} */ ([`[first_${number}]`, [0, number]])),
   ["[drop_first]", [1]],
   ["[drop_last]", [0, -1]],

@@ -231,6 +231,25 @@ def test_acronyms_are_known_if_words_in_lower_case_have_their_initials(text: str
     assert (count([pair(text, "CT")] * 5, changes=[INITIAL])["CT"] == 5) is is_known
 
 
+def test_names_with_particles_are_not_cut_after_their_first_letters() -> None:
+    """Korean names have three syllables, nearly all of them, and particles of one to three."""
+    particles = ("\uc5d0", "\uc5d0\uc11c", "\uc785\ub2c8\ub2e4")
+    names = [
+        "".join(name)
+        for name in product(
+            "\uae40\ubc15\ucd5c\uc815\uac15", "\uc218\ubbfc\uc9c0\uc601\ud604", "\ud638\uc900\uc5f0\ud76c\uc6b1\ud0dc"
+        )
+    ]
+    rent = ("\uc6d4\uc138", "\uc6d4")  # by the month: its first syllable is a word
+    pairs = [
+        pair(f"{name}{particles[number % 3]} {rent[0]} 5", f"{name} {rent[1]} 5") for number, name in enumerate(names)
+    ]
+    marks = find_marks(pairs)
+    assert DROP_LAST in marks
+    assert INITIAL not in marks
+    assert FIRST.keys().isdisjoint(marks)
+
+
 @pytest.mark.parametrize(
     ("size", "initials", "change"),
     [(3, 0, str), (6, 1, lambda name: name.replace("a", "\u00e1").replace("o", "\u00f4")), (8, 0, str)],

@@ -390,10 +390,15 @@ def list_stems(word: str, mark: str) -> Iterator[tuple[str, list[str]]]:
     stem = word
     for number in range(1, MAX_DROPPED + 1):
         stem = stem[CUTS[mark]]
-        num_syllables = sum("가" <= letter <= "힣" for letter in stem)
+        num_syllables = sum(map(is_syllable, stem))
         if len(stem) < 2 or len(stem) + 2 * num_syllables <= number + 1:
             break
         yield stem, [mark] * number
+
+
+def is_syllable(letter: str) -> bool:
+    """Whether it is one of Hangul, three letters or a word by itself."""
+    return "가" <= letter <= "힣"
 
 
 def fits(part: str, marks: Collection[str], target: str) -> bool:

@@ -9,7 +9,17 @@ from random import Random
 from typing import NamedTuple, TypeVar
 
 from ..data.files import Row
-from ..model.chains import MAX_DROPPED, MAX_INITIALS, find_acronym, fits, fold, has_second, is_spelled, list_parts
+from ..model.chains import (
+    MAX_DROPPED,
+    MAX_INITIALS,
+    find_acronym,
+    fits,
+    fold,
+    has_second,
+    is_spelled,
+    is_syllable,
+    list_parts,
+)
 from ..model.neighbours import Neighbours
 from ..model.segmentation import (
     CHANGES,
@@ -34,10 +44,11 @@ MIN_SECOND = 0.01  # the same, of the second letters of two initials in one word
 # Of the words that have to be spelled: the number, for each pair, that are changed source words. And the number of
 # initials, unless targets have many letters on their own, such as classes or variants.
 MIN_CHANGED = 0.03
-# Of words of which only the first letters are copied: the share with the same number of letters, and how many lengths
-# the words in the source have at least, each with this share. 100 %, and 5 lengths, where user names have 8 letters; 1
-# or 2 lengths where Russian names lose one or two.
-MIN_SAME_SIZE, MIN_LENGTHS, MIN_LENGTH_SHARE = 0.8, 3, 0.05
+# Of words of which only the first letters are copied: the share with the same number of letters; how many lengths the
+# words in the source have at least, each with this share; and how many different endings, for each word. 100 %, and 5
+# lengths, where user names have 8 letters; 1 or 2 lengths where Russian names lose one or two; 3 lengths, but 0.03
+# endings, where Korean names of 3 syllables have particles.
+MIN_SAME_SIZE, MIN_LENGTHS, MIN_LENGTH_SHARE, MIN_ENDINGS = 0.8, 3, 0.05, 0.1
 MIN_PLAIN = 0.9  # of the words with accents that are written in lower case
 MAX_HARD = 2_000  # words to be spelled from which the marks are found, each compared with its whole source
 MIN_OFTEN = 5  # digits that are added to as many numbers are not made up
@@ -195,9 +206,10 @@ def find_beyond_chance(
 
 def _find_first(hard: Hard) -> list[str]:
     """The mark for the number of letters that nearly all shortened words have, up to two initials not counted; none if
-    these words may be inflected: most have no digits, and lose few letters, in one or two lengths."""
-    sizes, dropped, uninflected = Counter[int](), Counter[int](), 0
-    for word, source in hard:
+    these words may be inflected: most have no digits, and lose few letters, in one or two lengths or the same ones
+    again and again, such as `에서` and `에게`. Each word counts once."""
+    sizes, dropped, endings, uninflected = Counter[int](), Counter[int](), set[str](), 0
+    for word, source in {word.casefold(): (word, source) for word, source in hard}.values():
         tails = [word.casefold()[start:] for start in range(MAX_INITIALS + 1)]
         others = [form for other in {*source} if other.isalnum() and not other.isdecimal() for form in fold(other)]
         cuts = [(len(tail), len(other), other) for tail in tails for other in others if _is_cut(tail, other)]
@@ -205,10 +217,12 @@ def _find_first(hard: Hard) -> list[str]:
             size, length, other = max(cuts)
             sizes[size] += 1
             dropped[length - size] += 1
+            endings.add(other[size:])
             uninflected += length - size > MAX_DROPPED or not other.isalpha()
     (size, count), *_ = sizes.most_common(1) or [(0, 0)]
     num_lengths = sum(number > MIN_LENGTH_SHARE * count for number in dropped.values())
-    is_cut = count > MIN_SAME_SIZE * sizes.total() and (num_lengths >= MIN_LENGTHS or 2 * uninflected > count)
+    are_varied = num_lengths >= MIN_LENGTHS and len(endings) > MIN_ENDINGS * sizes.total()
+    is_cut = count > MIN_SAME_SIZE * sizes.total() and (are_varied or 2 * uninflected > count)
     return [mark for mark, number in FIRST.items() if number == size and is_cut]
 
 
@@ -257,7 +271,8 @@ def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator
             if word in known or word in source.words:
                 continue
             pieces = _list_pieces(tokenizer.encode_target([word], source), source)
-            singles = [piece.casefold() for piece in pieces if len(piece) == 1 and piece.isalpha()]
+            letters = (piece for piece in pieces if len(piece) == 1 and piece.isalpha())
+            singles = [letter.casefold() for letter in letters if not is_syllable(letter)]
             near = neighbours.find(place) if singles else []
             context = (near, source.words)
             if len(singles) == len(word) > 1:

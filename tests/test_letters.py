@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ from copynet_hf.model.vocabularies import MAX_LETTERS_OF_WORD, find_letter_ids, 
 from copynet_hf.saved.ensembles import join_models
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.dataset import encode_pairs
+from copynet_hf.training.model_setup import build_model
 from copynet_hf.training.tokenizer_setup import train_tokenizer
 from copynet_hf.training.vocabulary_dropout import append_letters, drop_from_vocabulary
 
@@ -167,24 +169,41 @@ def test_a_model_saved_without_the_weights_for_endings_gives_what_it_gave(tmp_pa
     assert torch.equal(both.members[0](**inputs, decoder_input_ids=TARGET).logits, expected)
 
 
+def test_capitals_begin_as_small_letters_with_one_difference() -> None:
+    tokenizer = tiny_tokenizer(letter_vocab="ab\u00e9\u0416AB\u00c9Z7")
+    model = build_model(tokenizer, TrainArguments())
+    of = dict(
+        zip(tokenizer.letter_vocab, model.get_encoder().letter_encoder.embed_letters.weight.detach()[2:], strict=True)
+    )
+    difference = of["A"] - of["a"]
+    for capital in "B\u00c9":
+        assert torch.allclose(of[capital] - of[capital.lower()], difference, atol=1e-5)
+    assert difference.std() == pytest.approx(of["a"].std().item(), rel=0.5)
+    for first, second in combinations("ab\u00e9\u0416Z7", 2):
+        assert not torch.allclose(of[first] - of[second], difference, atol=0.1)
+
+
 @cases
-def test_in_training_the_encoder_reads_some_words_without_letters(changes: dict[str, Any]) -> None:
+def test_in_training_letters_of_some_words_are_hidden_from_the_encoder(changes: dict[str, Any]) -> None:
+    """Half of the letters of half of the words; the decoder still has all of them."""
     encoder = make(**changes, dropout=0.0).get_encoder()
-    source = torch.tensor([[13, 14]] * 999)
-    letters = torch.tensor([flat([[2, 3], [4]])] * 999)
+    rows = 4000
+    source, letters = torch.tensor([[13, 14]] * rows), torch.tensor([flat([[2, 3], [4]])] * rows)
     slots = encoder.embed_slots(letters, source)
-    unknown = encoder.embed(torch.tensor([[3]]))
-    assert torch.equal(encoder.embed_source(source, slots), encoder.embed(source, slots))
+    assert torch.equal(encoder.embed_source(source, slots, letters), encoder.embed(source, slots))
     encoder.train()
-    read = encoder.embed_source(source, slots)
-    is_dropped = (read == unknown).all(-1)
-    assert torch.equal(read[~is_dropped], encoder.embed(source, slots)[~is_dropped])
-    assert is_dropped.float().mean(0).tolist() == pytest.approx([0.5, 0.5], abs=0.08)
-    assert (is_dropped[:, 0] != is_dropped[:, 1]).float().mean().item() == pytest.approx(0.5, abs=0.08)
+    read = encoder.embed_source(source, slots, letters)
+    shares = {(2, 3): 0.625, (1, 3): 0.125, (2, 1): 0.125, (1, 1): 0.125, (4,): 0.75, (1,): 0.25}  # 1: unknown
+    for seen, share in shares.items():
+        word = int(len(seen) == 1)
+        both = torch.tensor([flat([[2, 3], list(seen)] if word else [list(seen), [4]])])
+        shown = encoder.embed(source[:1], encoder.embed_slots(both, source[:1]))[0, word]
+        is_shown = torch.isclose(read[:, word], shown, atol=1e-6).all(-1)
+        assert is_shown.float().mean().item() == pytest.approx(share, abs=0.04)
     fed_back = encoder(source, letter_ids=letters).slot_embeddings
     assert fed_back is None or torch.allclose(fed_back, slots)  # all have their letters
-    encoder.config.letter_dropout = 1.0
-    assert (encoder.embed_source(source, slots) == unknown).all()
+    encoder.config.letter_dropout = 0.0
+    assert torch.equal(encoder.embed_source(source, slots, letters), encoder.embed(source, slots))
 
 
 # ensembles

@@ -7,7 +7,7 @@ D = 2 · encoder_hidden_size.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -122,6 +122,12 @@ class LetterEncoder(nn.Module):
         zeros = last.new_zeros(letter_ids.shape[0], num_words, last.shape[-1])
         endings = zeros.scatter_add(1, words.expand_as(last), last)
         return self.output_proj(pooled) + self.ending_proj(endings)
+
+
+def _hide_letters(letter_ids: Tensor) -> Tensor:
+    """The letters (B, L), each of them unknown with the probability 1/2."""
+    is_hidden = (torch.rand(letter_ids.shape, device=letter_ids.device) < 0.5) & (letter_ids != BOUNDARY)
+    return torch.where(is_hidden, UNKNOWN_LETTER, letter_ids)
 
 
 def _move(values: Tensor, places: int) -> Tensor:
@@ -244,13 +250,15 @@ class SourceEncoder(CopyNetPreTrainedModel):
         embeddings: Tensor = self.get_input_embeddings()(ids.new_full((1, 1), self.config.unk_token_id))
         return embeddings
 
-    def embed_source(self, ids: Tensor, slot_embeddings: Tensor | None) -> Tensor:
-        """e(x_j) (B, S, E) of a source's ids (B, S), as `embed`. In training, slots have the embedding of UNK with the
-        probability `letter_dropout`: a name that looks like none in training is then still copied for its place in
-        the text. e(y_{t-1}) keeps its letters, which endings agree with."""
-        if slot_embeddings is not None and self.training and self.config.letter_dropout:
+    def embed_source(self, ids: Tensor, slot_embeddings: Tensor | None, letter_ids: Tensor | None) -> Tensor:
+        """e(x_j) (B, S, E) of a source's ids (B, S), as `embed`. In training, half of the letters of a slot's word are
+        hidden with the probability `letter_dropout`: a name that looks like none in training is then still copied for
+        its place in the text, and a word in capitals still looks like one. e(y_{t-1}) keeps its letters, which endings
+        agree with."""
+        if letter_ids is not None and slot_embeddings is not None and self.training and self.config.letter_dropout:
             is_kept = torch.rand(slot_embeddings.shape[:2], device=ids.device) >= self.config.letter_dropout
-            slot_embeddings = torch.where(is_kept[..., None], slot_embeddings, self._embed_unknown(ids))
+            hidden = cast(Tensor, self.embed_slots(_hide_letters(letter_ids), ids))
+            slot_embeddings = torch.where(is_kept[..., None], slot_embeddings, hidden)
         return self.embed(ids, slot_embeddings)
 
     def embed_features(self, feature_ids: Tensor | None, input_ids: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -406,7 +414,7 @@ class CopyNetEncoder(SourceEncoder):
         if inputs_embeds is not None:
             check_shape("inputs_embeds", inputs_embeds, (*input_ids.shape, config.embedding_size))
         slots = self.embed_slots(source.letter_ids, input_ids) if points is None else points
-        embeddings = self.embed_source(input_ids, slots) if inputs_embeds is None else inputs_embeds
+        embeddings = self.embed_source(input_ids, slots, source.letter_ids) if inputs_embeds is None else inputs_embeds
         states = self.dropout(embeddings)
         positions = self.find_positions(mask, source)
         facts, read = embed_facts(states, positions.is_object), positions.read

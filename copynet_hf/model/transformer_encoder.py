@@ -192,9 +192,10 @@ class CopyNetTransformerEncoder(SourceEncoder):
         states = self.states_proj(states)
         slots, facts = self.embed_slots(source.letter_ids, input_ids), None
         if in_words.is_object is not None:
-            facts = embed_facts(self.dropout(self.embed_source(input_ids, slots)), in_words.is_object)
+            words = self.embed_source(input_ids, slots, source.letter_ids)
+            facts = embed_facts(self.dropout(words), in_words.is_object)
         if self.config.encoder_gru:
-            states = self.dropout(states + self.embed_source(input_ids, slots))
+            states = self.dropout(states + self.embed_source(input_ids, slots, source.letter_ids))
             for layer in self.layers:
                 states, final_state = layer(states, in_words.read)
                 states = self.dropout(states)
@@ -305,7 +306,9 @@ class WordEncoder(SourceEncoder):
         config = self.config
         input_ids, mask = self._check_source(source.input_ids, source.attention_mask, source.inputs_embeds)
         slots = self.embed_slots(source.letter_ids, input_ids)
-        embeddings = self.embed_source(input_ids, slots) if source.inputs_embeds is None else source.inputs_embeds
+        embeddings = source.inputs_embeds
+        if embeddings is None:
+            embeddings = self.embed_source(input_ids, slots, source.letter_ids)
         check_shape("inputs_embeds", embeddings, (*input_ids.shape, config.embedding_size))
         embeddings = self.dropout(embeddings)
         positions = self.find_positions(mask, source)

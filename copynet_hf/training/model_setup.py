@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from transformers import PreTrainedTokenizerBase
 
@@ -92,11 +94,29 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
             "--embedding_size out"
         )
     model = CopyNetForConditionalGeneration(build_config(tokenizer, args.preset, fields))
+    initialize_capitals(model, getattr(tokenizer, "letter_vocab", {}))
     if encoder is not None:
         model.load_encoder(encoder, tokenizer)
     if width is not None:
         initialize_embeddings(model, tokenizer, args)
     return model
+
+
+def initialize_capitals(model: CopyNetForConditionalGeneration, letters: Mapping[str, int]) -> None:
+    """Initialises the embedding of each capital as that of its small letter plus one vector, the same for all: a few
+    words then show what capitals mean, and `KRAHN` is read much like `krahn`.
+
+    Args:
+        letters: the id of each letter that words outside the vocabulary are embedded by; empty: they are not.
+    """
+    encoder = model.get_encoder().letter_encoder
+    if encoder is None:
+        return
+    embeddings = encoder.embed_letters.weight.data
+    difference = embeddings.std() * torch.randn(embeddings.shape[1])
+    for letter, index in letters.items():
+        if letter.lower() != letter and letter.lower() in letters:
+            embeddings[index] = embeddings[letters[letter.lower()]] + difference
 
 
 def add_copy_head(

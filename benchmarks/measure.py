@@ -26,7 +26,7 @@ TEMPLATES = Environment(
 )
 TITLE = """# Benchmarks
 
-Written by the scripts in benchmarks/, a section each. Times are medians, ratios medians of ratios taken pair by pair.
+Written by the scripts in benchmarks/, a section each; “What falls short” is by hand. Times are medians, ratios medians of ratios taken pair by pair.
 A section names the commit that was measured; those of before 28 November 2026, the one that brought their figures.
 """
 THREADS = {"type": int, "nargs": "+", "default": [1, 2], "help": "numbers of threads of torch"}

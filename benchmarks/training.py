@@ -30,7 +30,7 @@ NUM_LETTERS, LETTERS_OF_WORD = 60, 6  # of unseen words, by default
 class Task:
     """Sizes of model and batch.
 
-    With `real`, lengths vary between a third of `source` and `source`; with `by_default`, the model has the defaults
+    With `mixed`, lengths vary between a third of `source` and `source`; with `by_default`, the model has the defaults
     of `copynet-hf train`, and the source unseen and repeated words.
     """
 
@@ -41,7 +41,7 @@ class Task:
     embedding: int
     hidden: int
     batch: int = 64
-    real: bool = False
+    mixed: bool = False
     by_default: bool = False
 
     def known(self, ids: Tensor) -> Tensor:
@@ -50,18 +50,18 @@ class Task:
 
 
 SYNTHETIC = Task("synthetic", 25, 20, 1_002, 150, 300)
-LCSTS = Task("LCSTS, 3,000", 110, 18, 3_000, 350, 500)
-LCSTS_REAL = replace(LCSTS, name="LCSTS, real lengths", real=True)
+LCSTS = Task("LCSTS's sizes, 3,000", 110, 18, 3_000, 350, 500)
+LCSTS_MIXED = replace(LCSTS, name="LCSTS's sizes, mixed lengths", mixed=True)
 SMALL = [SYNTHETIC, replace(SYNTHETIC, name="synthetic, by default", by_default=True)]
-TASKS = [*SMALL, LCSTS, LCSTS_REAL, replace(LCSTS_REAL, name="LCSTS, real lengths, by default", by_default=True)]
-TASKS += [replace(LCSTS, name="LCSTS, 10,000", vocab_size=10_000)]
-LARGE_VOCABULARY = replace(LCSTS, name="LCSTS, 50,000", vocab_size=50_000)
+TASKS = [*SMALL, LCSTS, LCSTS_MIXED, replace(LCSTS_MIXED, name=f"{LCSTS_MIXED.name}, by default", by_default=True)]
+TASKS += [replace(LCSTS, name="LCSTS's sizes, 10,000", vocab_size=10_000)]
+LARGE_VOCABULARY = replace(LCSTS, name="LCSTS's sizes, 50,000", vocab_size=50_000)
 
 
 def make_batch(task: Task) -> dict[str, Tensor]:
     torch.manual_seed(0)
     lengths = torch.full((task.batch,), task.source)
-    if task.real:
+    if task.mixed:
         lengths = torch.randint(task.source // 3, task.source + 1, (task.batch,))
         lengths[0] = task.source
     source = torch.randint(4, task.vocab_size, (task.batch, task.source))

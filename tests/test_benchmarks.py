@@ -127,15 +127,15 @@ def test_searches_of_the_plain_model_are_greedy_and_exact(load: Any) -> None:
         assert output[row].tolist() == labels[losses.index(min(losses))].tolist()
 
 
-@pytest.mark.parametrize("real", [False, True])
-def test_rows_of_a_batch_have_the_reported_lengths(load: Any, real: bool) -> None:
+@pytest.mark.parametrize("mixed", [False, True])
+def test_rows_of_a_batch_have_the_reported_lengths(load: Any, mixed: bool) -> None:
     training = load("training")
     batch = training.make_batch(
-        training.Task("tiny", 30, 9, vocab_size=20, embedding=3, hidden=5, batch=40, real=real)
+        training.Task("tiny", 30, 9, vocab_size=20, embedding=3, hidden=5, batch=40, mixed=mixed)
     )
     assert torch.equal((batch["input_ids"] != 0).sum(1), batch["lengths"])
     assert torch.equal(batch["attention_mask"], (torch.arange(30) < batch["lengths"][:, None]).long())
-    assert (batch["lengths"].unique().numel() > 1) == real
+    assert (batch["lengths"].unique().numel() > 1) == mixed
     assert (batch["labels"][:, ::2, None] == batch["input_ids"][:, None]).any(-1).all()  # copied
 
 

@@ -103,6 +103,7 @@ SETTINGS = (
     "vocabularies",
     "letters",
     "endings",
+    "hidden_letters",
     "residual",
     "guided_attention",
     "guide_lengths",

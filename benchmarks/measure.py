@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import resource
+import shutil
 import statistics
 import subprocess
 import time
@@ -26,7 +27,8 @@ TEMPLATES = Environment(
 )
 TITLE = """# Benchmarks
 
-Written by the scripts in benchmarks/, a section each; “What falls short” is by hand. Times are medians, ratios medians of ratios taken pair by pair.
+Written by the scripts in benchmarks/, a section each; “What falls short” is by hand. Times are medians, ratios medians
+of ratios taken pair by pair.
 A section names the commit that was measured; those of before 28 November 2026, the one that brought their figures.
 """
 THREADS = {"type": int, "nargs": "+", "default": [1, 2], "help": "numbers of threads of torch"}
@@ -137,13 +139,16 @@ def describe_machine() -> str:
 
 
 def describe_commit() -> str:
-    """The commit of this checkout and its day; `-dirty` says that files had been changed since."""
+    """The commit of this checkout and its day; `-dirty` says that code had been changed since."""
 
     def ask(*words: str) -> str:
-        git = subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-        return git.stdout.strip()
+        command = ["git", "-C", str(PAGE.parents[1]), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
-    return f"commit {ask('describe', '--always', '--dirty')} of {ask('log', '-1', '--format=%cs')}"
+    if shutil.which("git") is None or not (commit := ask("log", "-1", "--format=%h of %cs")):
+        return "unknown commit"
+    is_changed = ask("status", "--porcelain", "--", "copynet_hf", "benchmarks")
+    return f"commit {commit.replace(' ', '-dirty ', 1) if is_changed else commit}"
 
 
 def format_table(header: list[str], rows: list[list[Any]]) -> str:

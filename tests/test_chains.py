@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import cache
 from itertools import combinations, pairwise, product
 
@@ -202,14 +203,17 @@ def test_the_second_part_of_a_double_name_has_an_initial() -> None:
         ("Lozano \u0416\u041a", "Lozano, \u0416. \u041a.", "\u0416\u041a"),
         ("Lozano Tr. 2012", "Lozano, T. R.", None),  # no capitals
         ("Lozano TRAIN. 2012", "Lozano, T. R.", None),  # a word
-        ("Lozano T. TR was Lozano in a city that we saw", "Lozano, T. 5", None),
+        ("Lozano TR Sand RB", "Lozano, T. R. and Sand, R. B.", "TR RB"),
+        ("Sand RB Lozano BR", "Lozano, B. R.", "BR"),
+        ("Sand in UK, Kim", "Sand, K.", None),  # K is no second letter where no U is before it
+        ("I. Sand, born in the city of York TR", "Sand, R.", None),
     ],
 )
 def test_the_second_of_two_initials_in_one_word_is_copied(source: str, target: str, second: str | None) -> None:
-    tokenizer = make_tokenizer(texts=("andTRSVB\u0416\u041a5.,",), changes=("[initial]", "[second]"))
+    tokenizer = make_tokenizer(texts=("andTRSVBK\u0416\u041a5.,",), changes=("[initial]", "[second]"))
     tokens = read_target(tokenizer, target, source)
     copied = [word for mark, word in pairwise(tokens) if mark == "[second]"]
-    assert copied == ([second] if second else [])
+    assert copied == (second.split() if second else [])
     assert tokenizer.decode(tokenizer(source, text_target=target)["labels"][:-1], source=source) == target
 
 
@@ -225,6 +229,29 @@ def test_a_letter_near_a_name_is_no_initial_of_the_next_one(source: str, target:
     tokens = read_target(tokenizer, target, source)
     letters = [word for mark, word in pairwise(tokens) if mark == INITIAL or word in ("T", "J")]
     assert letters == copied
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "name"),
+    [
+        ("meeting for Tim in 2012", "for T. in 2012", "Tim"),
+        ("call Tim at 5 today", "call T. at 5", "Tim"),
+        ("ask Tom for 12 eggs", "ask T. for 12", "Tom"),
+    ],
+)
+def test_a_capital_beside_words_in_lower_case_is_an_initial(source: str, target: str, name: str) -> None:
+    tokenizer = make_tokenizer(texts=("T.atforincallask",), changes=("[initial]",))
+    assert [INITIAL, name] in [list(pair) for pair in pairwise(read_target(tokenizer, target, source))]
+
+
+def test_many_initials_take_little_time() -> None:
+    """A quarter of a second; seconds, if each is compared with all words of the target."""
+    tokenizer = make_tokenizer(texts=("andTRS.,;",), changes=("[initial]", "[second]"))
+    names = [f"Sand{'xyz'[place % 3]}{'abc'[place // 3 % 3]}o" for place in range(300)]
+    source = tokenizer.encode_source(", ".join(f"{name} TR" for name in names))
+    start = time.process_time()
+    tokenizer.encode_target("; ".join(f"{name}, T. R." for name in names), source)
+    assert time.process_time() - start < 3
 
 
 def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> None:

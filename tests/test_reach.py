@@ -210,6 +210,19 @@ def test_second_letters_of_initials_are_found_in_the_pairs(style: str, expected:
     assert (SECOND in marks) is expected
 
 
+@pytest.mark.parametrize("number", [60, 400])
+def test_codes_beside_names_are_no_second_initials(number: int) -> None:
+    pairs = [
+        pair(
+            f"ask {NAMES[row % 10]} {a}o{b}s of {'UK' if row % 3 else 'the town'} now",
+            f"{a}o{b}s, {NAMES[row % 10][0]}.",
+        )
+        for row, (a, b) in enumerate(list(product("BDFGKLMNPR", "abdefghijklmnoprstuvw" * 2))[:number])
+    ]
+    assert INITIAL in find_marks(pairs)
+    assert SECOND not in find_marks(pairs)
+
+
 def test_acronyms_are_found_in_the_pairs() -> None:
     names = [f"{a}son {b}ville Works" for a, b in product(NAMES, NAMES)]
     pairs = [pair(f"ask {name} for it, {name[0]} or not", "".join(word[0] for word in name.split())) for name in names]

@@ -56,7 +56,7 @@ class Chains:
     def __init__(self, known: Collection[str]) -> None:
         self.known = known
         self.is_possible = JOINER in known
-        self.has_initials = INITIAL in known
+        self.has_initials, self.has_second = INITIAL in known, SECOND in known
         self.changes = tuple(mark for mark in OPTIONAL if mark in known)
 
     def find(self, word: str, source: Sequence[str], near: Collection[str] | None = None) -> list[str] | None:
@@ -280,13 +280,10 @@ def list_parts(word: str, changes: Collection[str], target: str | None = None) -
 
 
 def list_initials(word: str, changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:
-    """The initial of a word, with and without accents, with the marks for it; if the word is the initials of a name,
-    also the second of them."""
-    if word[:1].isalpha() and len(word) > 1:
+    """The initial of a word, with and without accents, with the marks for it. Syllables of Hangul are no initials."""
+    if word[:1].isalpha() and len(word) > 1 and not is_syllable(word[0]):
         for whole, marks in _list_plain(word, [], changes):
             yield whole[0], [INITIAL, *marks]
-    if SECOND in changes and has_second(word):
-        yield word[1], [SECOND]
 
 
 def has_second(word: str) -> bool:

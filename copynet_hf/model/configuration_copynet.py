@@ -197,8 +197,8 @@ class CopyNetConfig(CopyNetBaseConfig):
         letter_vocab_size: how many letter ids there are, with those of boundaries and the unknown letter, for the
             embeddings of words outside the vocabulary (`LetterEncoder`); 0: all have that of UNK. Must equal
             `tokenizer.letter_vocab_size`.
-        letter_dropout: the probability with which, in training, half of the letters of such a word are hidden from the
-            encoder.
+        letter_dropout: the probability with which, in training, the encoder reads such a word with each of its letters
+            hidden with probability 1/2.
         dropout: of embeddings, encoder states and the readout, in training.
         copy_mechanism: "copynet"; "pointer_generator" (See et al. 2017) or "gated" (CoRe, Cao et al. 2016), which copy
             by the attention; "pointer" (Pointer Networks, Vinyals et al. 2015), which only copies; "retrieval"

@@ -251,10 +251,10 @@ class SourceEncoder(CopyNetPreTrainedModel):
         return embeddings
 
     def embed_source(self, ids: Tensor, slot_embeddings: Tensor | None, letter_ids: Tensor | None) -> Tensor:
-        """e(x_j) (B, S, E) of a source's ids (B, S), as `embed`. In training, half of the letters of a slot's word are
-        hidden with the probability `letter_dropout`: a name that looks like none in training is then still copied for
-        its place in the text, and a word in capitals still looks like one. e(y_{t-1}) keeps its letters, which endings
-        agree with."""
+        """e(x_j) (B, S, E) of a source's ids (B, S), as `embed`. In training, with the probability `letter_dropout`,
+        each letter of a slot's word is hidden with probability 1/2: a name that looks like none in training is then
+        still copied for its place in the text, and a word in capitals still looks like one. e(y_{t-1}) keeps its
+        letters, which endings agree with."""
         if letter_ids is not None and slot_embeddings is not None and self.training and self.config.letter_dropout:
             is_kept = torch.rand(slot_embeddings.shape[:2], device=ids.device) >= self.config.letter_dropout
             hidden = cast(Tensor, self.embed_slots(_hide_letters(letter_ids), ids))

@@ -6,20 +6,12 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from .chains import MAX_DROPPED, fold, has_second
 from .segmentation import JOINER
 
 MAX_DISTANCE = 4  # words, in source or target, from one that is copied to what is near it
-
-
-class _Anchor(NamedTuple):
-    """A word of a target that is in its source, at these places, perhaps inflected."""
-
-    number: int
-    word: str
-    places: list[int]
+MAX_NAME_DISTANCE = 8  # words in the target, from an initial to its name
 
 
 class Neighbours:
@@ -48,10 +40,11 @@ class Neighbours:
         there is no anchor. It is what the word `index` of the target copies, or else what the closest word of the
         target does.
 
-        For a single letter: no words if it is an option, as in `ls -n`, or if it is itself a word near the anchor, or
-        near that on its other side, no farther than a word that begins with it, or if the anchor is a number; and none
-        in lower case unless the anchor is. Behind a number of the source, the word that follows the number there; so
-        for longer words that begin with one.
+        For a single letter, there are none if it is an option, as in `ls -n`, if it is itself a word near the anchor,
+        or if the anchor is a number. Nor for a capital that is a word near a name on either side, no farther from it
+        than a word that begins with the letter is from the anchor. No words are in lower case unless the anchor is.
+        Behind a number of the source, there is the word that follows the number there; so for longer words that begin
+        with one.
         """
         word = self.target[index]
         is_letter = len(word) == 1
@@ -61,9 +54,8 @@ class Neighbours:
             return units
         places = [] if is_letter else self._find_parts(word.casefold())
         if not places:
-            anchor = next(self._list_anchors(index), None)
-            places = anchor.places if anchor else []
-            if is_letter and anchor and anchor.word.isdecimal():
+            anchor, places = self._find_anchor(index)
+            if is_letter and anchor.isdecimal():
                 return []
         if not places:
             return list(dict.fromkeys(self.source))
@@ -81,8 +73,10 @@ class Neighbours:
             return near
         if any(not self.source[place].islower() for place in places):
             near = [other for other in near if not other.islower()]
+        if word in distances:
+            return []
         nearest = min((distances[other] for other in near if _has_initial(other, word)), default=MAX_DISTANCE)
-        return [] if word in distances or self._find_alone(index) <= nearest else near
+        return [] if word.isupper() and self._find_alone(index) <= nearest else near
 
     def _find_units(self, index: int) -> list[str] | None:
         """For a letter behind a number: the words behind that number in the source, if they begin with the letter;
@@ -119,36 +113,54 @@ class Neighbours:
         """The places within `MAX_DISTANCE` of one in the source."""
         return range(max(0, place - MAX_DISTANCE), min(len(self.source), place + MAX_DISTANCE + 1))
 
-    def _list_anchors(self, index: int) -> Iterator[_Anchor]:
-        """The other words of the target that are in the source, the closest first; of two as close, the one that is no
-        number. For a capital, words in lower case come last: the `and` of `Miller, T. R. and Berg, S.` is nearer to
-        the R than a name is, and often in the source."""
+    def find_second(self, index: int) -> str | None:
+        """The source word of which a capital of the target is the second letter, near a name beside it: `TR` for the R
+        of `Miller, T. R.`, where the source has `Miller TR`. The letter before it has to be the first one."""
+        words = self.target[max(0, index - MAX_DISTANCE) : index]
+        before = next((word for word in reversed(words) if word[:1].isalnum()), "")
+        if not (len(before) == 1 and self.target[index].isupper()):
+            return None
+        around = (self.source[other] for place in self._list_beside(index) for other in self._list_around(place))
+        return next((word for word in around if has_second(word) and word[:2] == before + self.target[index]), None)
+
+    def _find_anchor(self, index: int) -> tuple[str, list[int]]:
+        """The closest other word of the target that is in the source, and its places; of two as close, the one that is
+        no number. For a capital beside a word in lower case, the closest name within `MAX_DISTANCE`, if there is one:
+        the `and` of `Miller, T. R. and Berg, S.` is nearer to the R, and often in the source. Without any such word,
+        no places."""
         is_capital = len(self.target[index]) == 1 and self.target[index].isupper()
-        in_lower_case: list[_Anchor] = []
+        closest: tuple[str, list[int]] = ("", [])
         for distance in range(1, len(self.target)):
-            closest = self._list_at(index, distance)
-            for other in sorted(closest, key=lambda other: self.target[other].isdecimal()):
-                places = self._find_copied(self.target[other].casefold())
-                anchor = _Anchor(other, self.target[other], places)
-                if places and is_capital and all(self.source[place].islower() for place in places):
-                    in_lower_case.append(anchor)
-                elif places:
-                    yield anchor
-            if distance == MAX_DISTANCE:
-                yield from in_lower_case
-                in_lower_case = []
-        yield from in_lower_case
+            words = (self.target[other] for other in self._list_at(index, distance))
+            for word in sorted(words, key=str.isdecimal):
+                if places := self._find_copied(word.casefold()):
+                    is_first_number = word.isdecimal() and not closest[1]
+                    if not is_capital or is_first_number or self._are_names(places):
+                        return word, places
+                    closest = closest if closest[1] else (word, places)
+            if closest[1] and distance >= MAX_DISTANCE:
+                break
+        return closest
+
+    def _are_names(self, places: Sequence[int]) -> bool:
+        """Whether a word of the source is a name, by its capitals."""
+        return any(not (self.source[place].islower() or self.source[place].isdecimal()) for place in places)
 
     def _find_alone(self, index: int) -> float:
-        """How far a letter of the target is, as a word of the source, from what is copied closest before or behind it:
-        of `Miller, T. R. and Berg, S.`, R may be either name's."""
-        anchors = [each for each in self._list_anchors(index) if not each.word.isdecimal()]
-        before = [each for each in anchors if each.number < index][:1]
-        behind = [each for each in anchors if each.number > index][:1]
-        places = (place for each in before + behind for place in each.places)
-        around = ((place, other) for place in places for other in self._list_around(place))
+        """How far a capital of the target is, as a word of the source, from a name beside it: of `Miller, T. R. and
+        Berg, S.`, R may be either name's."""
+        around = ((place, other) for place in self._list_beside(index) for other in self._list_around(place))
         letter = self.target[index]
         return min((abs(place - other) for place, other in around if self.source[other] == letter), default=math.inf)
+
+    def _list_beside(self, index: int) -> Iterator[int]:
+        """The places of the closest names that the target copies before and behind a word of it."""
+        for step in (-1, 1):
+            others = range(index + step, index + step * (MAX_NAME_DISTANCE + 1), step)
+            copied = (
+                self._find_copied(self.target[each].casefold()) for each in others if 0 <= each < len(self.target)
+            )
+            yield from next((places for places in copied if places and self._are_names(places)), [])
 
     def _list_at(self, index: int, distance: int) -> list[int]:
         """The words of the target at this distance."""
@@ -178,9 +190,8 @@ class Neighbours:
 
 
 def _has_initial(word: str, letter: str) -> bool:
-    """Whether a letter begins a longer word, or is the second of two initials in one, in either case."""
-    letters = [*(form[:1] for form in fold(word)), word[1:2].casefold() if has_second(word) else ""]
-    return len(word) > 1 and letter.casefold() in letters
+    """Whether a letter begins a longer word, in either case."""
+    return len(word) > 1 and letter.casefold() in (form[:1] for form in fold(word))
 
 
 def _read_number(words: Sequence[str], last: int) -> list[str]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from .chains import Chains
 from .neighbours import Neighbours
-from .segmentation import CHAINED, MARKS, SEGMENTERS, Span, find_spans, space_words
+from .segmentation import CHAINED, MARKS, SECOND, SEGMENTERS, Span, find_spans, space_words
 from .vocabularies import (
     NUM_SPECIAL_FEATURES,
     NUM_SPECIAL_LETTERS,
@@ -311,6 +311,9 @@ class ExtendedVocabulary:
             found: list[int] = []
             for place, (word, index) in enumerate(zip(words, ids, strict=True)):
                 is_letter = len(word) == 1 and word.isalpha()
+                if is_letter and chains.has_second and (second := neighbours.find_second(place)):
+                    found += self._find_ids([SECOND, second], frozenset(), slots, 0)
+                    continue
                 near = neighbours.find(place) if chains.has_initials and (index == unk or is_letter) else []
                 chain = None
                 if index == unk or near:

@@ -15,7 +15,6 @@ from ..model.chains import (
     find_acronym,
     fits,
     fold,
-    has_second,
     is_spelled,
     is_syllable,
     list_parts,
@@ -40,24 +39,23 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import take_spread
 
 MIN_INITIALS = 0.1  # for each pair, in addition to those by chance
-MIN_SECOND = 0.01  # the same, of the second letters of two initials in one word
+MIN_SECOND = 0.01  # second letters of initials in one word, for each pair
 # Of the words that have to be spelled: the number, for each pair, that are changed source words. And the number of
 # initials, unless targets have many letters on their own, such as classes or variants.
 MIN_CHANGED = 0.03
-# Of words of which only the first letters are copied: the share with the same number of letters; how many lengths the
-# words in the source have at least, each with this share; and how many different endings, for each word. 100 %, and 5
-# lengths, where user names have 8 letters; 1 or 2 lengths where Russian names lose one or two; 3 lengths, but 0.03
-# endings, where Korean names of 3 syllables have particles.
-MIN_SAME_SIZE, MIN_LENGTHS, MIN_LENGTH_SHARE, MIN_ENDINGS = 0.8, 3, 0.05, 0.1
+# Of words of which only the first letters are copied: the share with the same number of letters, and how many lengths
+# the words in the source have at least, each with this share. 100 %, and 5 lengths, where user names have 8 letters; 1
+# or 2 lengths where Russian names lose one or two.
+MIN_SAME_SIZE, MIN_LENGTHS, MIN_LENGTH_SHARE = 0.8, 3, 0.05
 MIN_PLAIN = 0.9  # of the words with accents that are written in lower case
 MAX_HARD = 2_000  # words to be spelled from which the marks are found, each compared with its whole source
-MIN_OFTEN = 5  # digits that are added to as many numbers are not made up
+MIN_OFTEN = 5  # digits that are added to as many numbers are not made up; more second initials are no chance
 KINDS = ("known", "copied", "joined", "spelled", "unknown")
 
 _First = TypeVar("_First")
 _Second = TypeVar("_Second")
-Context = tuple[list[str], list[str]]
-"""The words of a source near what a target copies beside a word, and all of them."""
+Context = tuple[set[str], list[str]]
+"""The initials of source words near a word of a target, and all words of the source."""
 Hard = Sequence[tuple[str, list[str]]]
 """(word, words of its source), for words of targets that have to be spelled."""
 
@@ -206,23 +204,21 @@ def find_beyond_chance(
 
 def _find_first(hard: Hard) -> list[str]:
     """The mark for the number of letters that nearly all shortened words have, up to two initials not counted; none if
-    these words may be inflected: most have no digits, and lose few letters, in one or two lengths or the same ones
-    again and again, such as `에서` and `에게`. Each word counts once."""
-    sizes, dropped, endings, uninflected = Counter[int](), Counter[int](), set[str](), 0
-    for word, source in {word.casefold(): (word, source) for word, source in hard}.values():
+    these words may be inflected: most have no digits, and lose few letters, in one or two lengths. Korean words, most
+    of whose names have three syllables, are inflected."""
+    sizes, dropped, uninflected = Counter[int](), Counter[int](), 0
+    for word, source in hard:
         tails = [word.casefold()[start:] for start in range(MAX_INITIALS + 1)]
         others = [form for other in {*source} if other.isalnum() and not other.isdecimal() for form in fold(other)]
         cuts = [(len(tail), len(other), other) for tail in tails for other in others if _is_cut(tail, other)]
-        if cuts:
+        if cuts and not is_syllable(max(cuts)[2][-1]):
             size, length, other = max(cuts)
             sizes[size] += 1
             dropped[length - size] += 1
-            endings.add(other[size:])
             uninflected += length - size > MAX_DROPPED or not other.isalpha()
     (size, count), *_ = sizes.most_common(1) or [(0, 0)]
     num_lengths = sum(number > MIN_LENGTH_SHARE * count for number in dropped.values())
-    are_varied = num_lengths >= MIN_LENGTHS and len(endings) > MIN_ENDINGS * sizes.total()
-    is_cut = count > MIN_SAME_SIZE * sizes.total() and (are_varied or 2 * uninflected > count)
+    is_cut = count > MIN_SAME_SIZE * sizes.total() and (num_lengths >= MIN_LENGTHS or 2 * uninflected > count)
     return [mark for mark, number in FIRST.items() if number == size and is_cut]
 
 
@@ -254,9 +250,15 @@ def has_initials(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
 
 def _has_second_letters(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bool:
     """Whether letters of targets are the second ones of initials that are one word, as in `T. R. Lozano` for
-    `Lozano TR`; see `has_initials`."""
-    letters = [found for _, found in _find_letters(tokenizer, pairs)]
-    return bool(find_beyond_chance(letters, _is_second, MIN_SECOND * len(pairs)))
+    `Lozano TR`: two letters in a row that are those of a word near them are so hardly ever by chance."""
+    number = 0
+    for row in pairs:
+        target = tokenizer.tokenize(row["summary"])
+        neighbours = Neighbours(tokenizer.tokenize(row["text"]), target)
+        number += sum(
+            len(word) == 1 and neighbours.find_second(place) is not None for place, word in enumerate(target)
+        )
+    return number > max(MIN_OFTEN, MIN_SECOND * len(pairs))
 
 
 def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator[tuple[bool, tuple[str, Context]]]:
@@ -274,7 +276,7 @@ def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator
             letters = (piece for piece in pieces if len(piece) == 1 and piece.isalpha())
             singles = [letter.casefold() for letter in letters if not is_syllable(letter)]
             near = neighbours.find(place) if singles else []
-            context = (near, source.words)
+            context = ({other[0].casefold() for other in near if len(other) > 1 and other[0].isalpha()}, source.words)
             if len(singles) == len(word) > 1:
                 yield False, (word, context)
             else:
@@ -283,14 +285,8 @@ def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator
 
 def _are_initials(letters: str, context: Context) -> bool:
     """Whether a letter is the initial of a neighbouring source word, or several are those of source words in a row."""
-    near, words = context
-    if len(letters) > 1:
-        return INITIAL in (find_acronym(letters, words) or ())
-    return any(other[0].casefold() == letters for other in near if len(other) > 1 and other[0].isalpha())
-
-
-def _is_second(letter: str, context: Context) -> bool:
-    return any(other[1].casefold() == letter for other in context[0] if has_second(other))
+    initials, words = context
+    return letters in initials if len(letters) == 1 else INITIAL in (find_acronym(letters, words) or ())
 
 
 def _list_pieces(ids: Sequence[int], source: Source) -> list[str]:

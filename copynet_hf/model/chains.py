@@ -38,7 +38,6 @@ from .vocabularies import count_letters, sort_by_frequency
 MAX_DROPPED = 4  # letters; -skiego becomes -ski in Polish
 MAX_ACRONYM = 8  # letters
 MAX_INITIALS = 2  # before the first letters of a word
-MAX_CAPITALS = 3  # of a word that may be the initials of a name
 MAX_LEFT_OUT = 3  # words, such as "of", that have no letter in an acronym
 
 
@@ -284,11 +283,6 @@ def list_initials(word: str, changes: Collection[str]) -> Iterator[tuple[str, li
     if word[:1].isalpha() and len(word) > 1 and not is_syllable(word[0]):
         for whole, marks in _list_plain(word, [], changes):
             yield whole[0], [INITIAL, *marks]
-
-
-def has_second(word: str) -> bool:
-    """Whether a word may be the initials of a name, as in `Lozano TR`."""
-    return 2 <= len(word) <= MAX_CAPITALS and word.isalpha() and word.isupper()
 
 
 def _list_plain(part: str, marks: list[str], changes: Collection[str]) -> Iterator[tuple[str, list[str]]]:

@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from .chains import MAX_DROPPED, fold, has_second
+from .chains import MAX_DROPPED, fold
 from .segmentation import JOINER
 
 MAX_DISTANCE = 4  # words, in source or target, from one that is copied to what is near it
 MAX_NAME_DISTANCE = 8  # words in the target, from an initial to its name
+MAX_CAPITALS = 3  # of a word that may be the initials of a name
 
 
 class Neighbours:
@@ -71,12 +72,23 @@ class Neighbours:
         near = sorted(distances, key=distances.__getitem__)
         if not is_letter:
             return near
-        if any(not self.source[place].islower() for place in places):
+        if self._are_names(places):
             near = [other for other in near if not other.islower()]
         if word in distances:
             return []
         nearest = min((distances[other] for other in near if _has_initial(other, word)), default=MAX_DISTANCE)
         return [] if word.isupper() and self._find_alone(index) <= nearest else near
+
+    def find_second(self, index: int) -> str | None:
+        """The source word of which a capital of the target is the second letter, near a name beside it: `TR` for the R
+        of `Miller, T. R.`, where the source has `Miller TR`. The letter before it has to be the first one."""
+        words = self.target[max(0, index - MAX_DISTANCE) : index]
+        before = next((word for word in reversed(words) if word[:1].isalnum()), "")
+        if not (len(before) == 1 and self.target[index].isupper()):
+            return None
+        letters = before + self.target[index]
+        near = (word for _, word in self._list_near_names(index))
+        return next((word for word in near if word[:2] == letters and _may_be_initials(word)), None)
 
     def _find_units(self, index: int) -> list[str] | None:
         """For a letter behind a number: the words behind that number in the source, if they begin with the letter;
@@ -113,16 +125,6 @@ class Neighbours:
         """The places within `MAX_DISTANCE` of one in the source."""
         return range(max(0, place - MAX_DISTANCE), min(len(self.source), place + MAX_DISTANCE + 1))
 
-    def find_second(self, index: int) -> str | None:
-        """The source word of which a capital of the target is the second letter, near a name beside it: `TR` for the R
-        of `Miller, T. R.`, where the source has `Miller TR`. The letter before it has to be the first one."""
-        words = self.target[max(0, index - MAX_DISTANCE) : index]
-        before = next((word for word in reversed(words) if word[:1].isalnum()), "")
-        if not (len(before) == 1 and self.target[index].isupper()):
-            return None
-        around = (self.source[other] for place in self._list_beside(index) for other in self._list_around(place))
-        return next((word for word in around if has_second(word) and word[:2] == before + self.target[index]), None)
-
     def _find_anchor(self, index: int) -> tuple[str, list[int]]:
         """The closest other word of the target that is in the source, and its places; of two as close, the one that is
         no number. For a capital beside a word in lower case, the closest name within `MAX_DISTANCE`, if there is one:
@@ -149,18 +151,18 @@ class Neighbours:
     def _find_alone(self, index: int) -> float:
         """How far a capital of the target is, as a word of the source, from a name beside it: of `Miller, T. R. and
         Berg, S.`, R may be either name's."""
-        around = ((place, other) for place in self._list_beside(index) for other in self._list_around(place))
-        letter = self.target[index]
-        return min((abs(place - other) for place, other in around if self.source[other] == letter), default=math.inf)
+        near = self._list_near_names(index)
+        return min((distance for distance, word in near if word == self.target[index]), default=math.inf)
 
-    def _list_beside(self, index: int) -> Iterator[int]:
-        """The places of the closest names that the target copies before and behind a word of it."""
+    def _list_near_names(self, index: int) -> Iterator[tuple[int, str]]:
+        """The words of the source near the closest names that the target copies before and behind one of its words,
+        and how far they are from these."""
         for step in (-1, 1):
             others = range(index + step, index + step * (MAX_NAME_DISTANCE + 1), step)
-            copied = (
-                self._find_copied(self.target[each].casefold()) for each in others if 0 <= each < len(self.target)
-            )
-            yield from next((places for places in copied if places and self._are_names(places)), [])
+            words = (self.target[other] for other in others if 0 <= other < len(self.target))
+            copied = (self._find_copied(word.casefold()) for word in words)
+            for place in next((places for places in copied if self._are_names(places)), []):
+                yield from ((abs(place - other), self.source[other]) for other in self._list_around(place))
 
     def _list_at(self, index: int, distance: int) -> list[int]:
         """The words of the target at this distance."""
@@ -192,6 +194,11 @@ class Neighbours:
 def _has_initial(word: str, letter: str) -> bool:
     """Whether a letter begins a longer word, in either case."""
     return len(word) > 1 and letter.casefold() in (form[:1] for form in fold(word))
+
+
+def _may_be_initials(word: str) -> bool:
+    """Whether a word may be the initials of a name, as in `Miller TR`."""
+    return len(word) <= MAX_CAPITALS and word.isalpha() and word.isupper()
 
 
 def _read_number(words: Sequence[str], last: int) -> list[str]:

@@ -39,7 +39,7 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import take_spread
 
 MIN_INITIALS = 0.1  # for each pair, in addition to those by chance
-MIN_SECOND = 0.01  # second letters of initials in one word, for each pair
+MIN_SECOND, MIN_SECOND_SHARE = 5, 0.01  # second letters of initials in one word, in all pairs and for each
 # Of the words that have to be spelled: the number, for each pair, that are changed source words. And the number of
 # initials, unless targets have many letters on their own, such as classes or variants.
 MIN_CHANGED = 0.03
@@ -49,7 +49,7 @@ MIN_CHANGED = 0.03
 MIN_SAME_SIZE, MIN_LENGTHS, MIN_LENGTH_SHARE = 0.8, 3, 0.05
 MIN_PLAIN = 0.9  # of the words with accents that are written in lower case
 MAX_HARD = 2_000  # words to be spelled from which the marks are found, each compared with its whole source
-MIN_OFTEN = 5  # digits that are added to as many numbers are not made up; more second initials are no chance
+MIN_OFTEN = 5  # digits that are added to as many numbers are not made up
 KINDS = ("known", "copied", "joined", "spelled", "unknown")
 
 _First = TypeVar("_First")
@@ -211,8 +211,8 @@ def _find_first(hard: Hard) -> list[str]:
         tails = [word.casefold()[start:] for start in range(MAX_INITIALS + 1)]
         others = [form for other in {*source} if other.isalnum() and not other.isdecimal() for form in fold(other)]
         cuts = [(len(tail), len(other), other) for tail in tails for other in others if _is_cut(tail, other)]
-        if cuts and not is_syllable(max(cuts)[2][-1]):
-            size, length, other = max(cuts)
+        size, length, other = max(cuts, default=(0, 0, ""))
+        if cuts and not is_syllable(other[-1]):
             sizes[size] += 1
             dropped[length - size] += 1
             uninflected += length - size > MAX_DROPPED or not other.isalpha()
@@ -258,7 +258,7 @@ def _has_second_letters(tokenizer: CopyNetTokenizer, pairs: Sequence[Row]) -> bo
         number += sum(
             len(word) == 1 and neighbours.find_second(place) is not None for place, word in enumerate(target)
         )
-    return number > max(MIN_OFTEN, MIN_SECOND * len(pairs))
+    return number > max(MIN_SECOND, MIN_SECOND_SHARE * len(pairs))
 
 
 def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator[tuple[bool, tuple[str, Context]]]:

@@ -22,7 +22,7 @@ from ..scores.texts import score_exact_match
 SETS = {f"{language}_{size}": (language, size) for size, languages in SIZES.items() for language in languages}
 MODEL_NAMES = tuple(SETS)
 COPYNET = "CopyNet"
-ENSEMBLE_SEEDS = range(5)
+ENSEMBLE_SEEDS = range(3)
 TRAINING: dict[str, Any] = {}  # the defaults
 COUNTS = ("train_pairs", "test_words")  # the columns of the published accuracies that are none
 PUBLISHED = {"nonneural": "non-neural", "neural": "neural", "cluzh": "CLUZH", "ubc": "UBC"}

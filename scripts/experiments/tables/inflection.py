@@ -106,6 +106,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
                 "scores": _size_table(results, published, of_sets, means[size], means_of_sets[size]),
                 "won": _count_best(of_sets, published),
                 "means_of_sets": means_of_sets[size],
+                "differences": _compare(of_sets),
             }
             for size, of_sets in scores.items()
         },
@@ -156,6 +157,18 @@ def _average_over_sets(scores: Mapping[str, Mapping[str, float | None]]) -> dict
         for system, values in columns.items()
         if None not in values
     }
+
+
+def _compare(scores: Mapping[str, Mapping[str, float | None]]) -> dict[str, str]:
+    """By how much CopyNet is above each published system, on average over the sets ± its standard error."""
+    shown = {}
+    for system in PUBLISHED.values():
+        pairs = [(of_set[COPYNET], of_set[system]) for of_set in scores.values()]
+        differences = [ours - theirs for ours, theirs in pairs if ours is not None and theirs is not None]
+        if len(pairs) > 1 and len(differences) == len(pairs):
+            error = statistics.stdev(differences) / len(differences) ** 0.5
+            shown[system] = f"{statistics.mean(differences):.1f} ± {error:.1f}".replace("-", "−")
+    return shown
 
 
 def _count_best(

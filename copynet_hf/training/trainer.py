@@ -26,7 +26,7 @@ from transformers import (
     Trainer,
     TrainingArguments,
 )
-from transformers.trainer_pt_utils import get_length_grouped_indices
+from transformers.trainer_pt_utils import LengthGroupedSampler
 from transformers.trainer_utils import EvalLoopOutput, SaveStrategy, TrainOutput, get_last_checkpoint
 
 from ..arguments import TrainArguments, Values
@@ -156,11 +156,10 @@ class CopyNetTrainer(Trainer):
         if strategy not in ("random", "group_by_length") or isinstance(dataset, IterableDataset):
             return super()._get_train_sampler(train_dataset)
         return EpochSampler(
-            len(dataset),
+            self.args.train_batch_size * self.args.gradient_accumulation_steps,
+            _list_lengths(dataset) if strategy == "group_by_length" else [1] * len(dataset),
             _find_data_seed(self.args),
             lambda: int(self.state.epoch or 0),
-            _list_lengths(dataset) if strategy == "group_by_length" else None,
-            self.args.train_batch_size * self.args.gradient_accumulation_steps,
         )
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Any:
@@ -320,37 +319,24 @@ class CopyNetTrainer(Trainer):
             raise
 
 
-class EpochSampler(Sampler[int]):
+class EpochSampler(LengthGroupedSampler):
     """Shuffles by seed and epoch alone, so that a resumed run continues in the order of the interrupted one.
 
-    Transformers' `LengthGroupedSampler` draws from the global generator, whose state at the start of an epoch is not
-    part of a checkpoint.
+    Transformers' sampler draws from a generator whose state at the start of an epoch is not part of a checkpoint.
 
     Args:
-        size: number of pairs.
+        batch_size: that of the batches into which pairs of about the same length are grouped.
+        lengths: of all pairs; if they are all the same, the order is random.
         get_epoch: returns the number of epochs that are finished.
-        lengths: groups pairs of about the same length into batches of `batch_size`, if given.
     """
 
-    def __init__(
-        self,
-        size: int,
-        seed: int,
-        get_epoch: Callable[[], int],
-        lengths: Sequence[int] | None = None,
-        batch_size: int = 1,
-    ) -> None:
-        self.size, self.seed, self.get_epoch = size, seed, get_epoch
-        self.lengths, self.batch_size = lengths, batch_size
-
-    def __len__(self) -> int:
-        return self.size
+    def __init__(self, batch_size: int, lengths: list[int], seed: int, get_epoch: Callable[[], int]) -> None:
+        super().__init__(batch_size, lengths=lengths)
+        self.seed, self.get_epoch = seed, get_epoch
 
     def __iter__(self) -> Iterator[int]:
-        generator = torch.Generator().manual_seed(self.seed + self.get_epoch())
-        if self.lengths is None:
-            return iter(torch.randperm(self.size, generator=generator).tolist())
-        return iter(get_length_grouped_indices(self.lengths, self.batch_size, generator=generator))
+        self.generator = torch.Generator().manual_seed(self.seed + self.get_epoch())
+        return iter(super().__iter__())
 
 
 def _list_lengths(dataset: Any) -> list[int]:

@@ -59,10 +59,16 @@ class Oracle:
         return [self.w["model.encoder.feature_embeddings.weight"][feature] for feature in known]
 
     def embed(self, word):
-        """e(y), of a word outside the vocabulary e(UNK) and what its letters say."""
-        slot = word - self.c.vocab_size
-        e = self.w["model.encoder.embed_tokens.weight"][word if slot < 0 else self.c.unk_token_id]
-        return e + self.compose(self.letters[slot]) if 0 <= slot < len(self.letters) else e
+        """e(y), of a word outside the vocabulary e(UNK), or that of the word in another case, and what its letters
+        say."""
+        e, slot = self.w["model.encoder.embed_tokens.weight"], word - self.c.vocab_size
+        if slot < 0:
+            return e[word]
+        if slot >= len(self.letters):
+            return e[self.c.unk_token_id]
+        first = self.c.letter_vocab_size
+        known = [x - first for x in self.letters[slot] if x >= first] or [self.c.unk_token_id]
+        return e[known[0]] + self.compose([x for x in self.letters[slot] if x < first])
 
     def compose(self, letters):
         """Kim et al. 2016: filters over three letters, their largest values over the word, projected; besides, a
@@ -70,7 +76,7 @@ class Oracle:
         w, p = self.w, "model.encoder.letter_encoder."
         table = w[p + "embed_letters.weight"]
         nothing = np.zeros(table.shape[1])
-        vectors = [nothing, *(table[x if x < self.c.letter_vocab_size else 1] for x in letters), nothing]
+        vectors = [nothing, *(table[x] for x in letters), nothing]
         largest = np.zeros(self.c.embedding_size)
         for i in range(len(letters)):
             value = w[p + "filters.weight"] @ np.concatenate(vectors[i : i + 3]) + w[p + "filters.bias"]

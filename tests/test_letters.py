@@ -45,7 +45,7 @@ from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.inference.quantization import write_int8
 from copynet_hf.model.prediction import predict
-from copynet_hf.model.vocabularies import MAX_LETTERS_OF_WORD, find_letter_ids, list_letters, number_letters
+from copynet_hf.model.vocabularies import MAX_LETTERS_OF_WORD, list_letters, number_letters
 from copynet_hf.saved.ensembles import join_models
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.dataset import encode_pairs
@@ -235,8 +235,50 @@ def test_the_tokenizer_returns_the_letters_of_words_that_own_slots() -> None:
     assert many["letter_ids"] == flat([[1]] * 4)
     long = "x" * 20 + "y" * 40
     assert tokenizer(long)["letter_ids"] == [0, *[2] * 16, *[3] * 16]
-    assert len(find_letter_ids(["x" * MAX_LETTERS_OF_WORD], tokenizer.letter_vocab)) == 1 + MAX_LETTERS_OF_WORD
+    assert len(tokenizer.find_letter_ids(["x" * MAX_LETTERS_OF_WORD])) == 1 + MAX_LETTERS_OF_WORD
     assert "letter_ids" not in tiny_tokenizer()("a xyz")
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["copynet", "plain"])
+def test_words_in_another_case_are_those_of_the_vocabulary(plain: bool, tmp_path: Path) -> None:
+    texts = ["salt Salt salt us US us US US STRASSE straße ÉTÉ"]
+    made = CopyNetTokenizer.train_from_iterator(texts, 99, "word_punct", max_source_oov=9, letters=True)
+    made.save_pretrained(tmp_path)
+    tokenizer = PlainTokenizer.from_pretrained(tmp_path) if plain else made
+    first, words = made.letter_vocab_size, made.get_vocab()
+
+    def find(word: str) -> str | None:
+        ids = tokenizer.find_letter_ids([word])
+        assert ids[2 if ids[1] >= first else 1 :] == [made.letter_vocab.get(letter, 1) for letter in word]
+        return made.convert_ids_to_tokens(ids[1] - first) if ids[1] >= first else None
+
+    found = {"SALT": "salt", "Us": "US", "été": "ÉTÉ", "Straße": "straße", "strasse": "STRASSE", "sal": None}
+    assert {word: find(word) for word in found} == found
+    # of those in the vocabulary, which vocabulary dropout takes out of it
+    assert {word: find(word) for word in ("salt", "Salt", "us", "US")} == {
+        "salt": None,
+        "Salt": "salt",
+        "us": "US",
+        "US": None,
+    }
+    source = tokenizer.encode_source("SALT and Us")
+    assert source.letter_ids == tokenizer.find_letter_ids(["SALT", "and", "Us"])
+    assert first + words["salt"] in source.letter_ids
+
+
+def test_a_word_in_another_case_has_that_words_embedding_and_its_letters() -> None:
+    encoder, source = make().get_encoder(), torch.tensor([[13, 14]])
+    letters, known = encoder.letter_encoder(torch.tensor([[0, 2, 3, 0, 4]]))
+    slots = encoder.embed_slots(torch.tensor([[0, 7 + 5, 2, 3, 0, 4]]), source)
+    assert known.tolist() == [[-1, -1]]
+    assert torch.allclose(slots[0], encoder.embed(torch.tensor([[5, 3]]))[0] + letters[0])
+
+
+def test_a_tokenizer_without_case_variants_stays_as_it_is(tmp_path: Path) -> None:
+    make_tokenizer().save_pretrained(tmp_path)
+    assert "case_variants" not in (tmp_path / "tokenizer_config.json").read_text(encoding="utf-8")
+    for tokenizer in (CopyNetTokenizer.from_pretrained(tmp_path), PlainTokenizer.from_pretrained(tmp_path)):
+        assert tokenizer.encode_source("A x").letter_ids == [0, 1, 0, 2]
 
 
 def test_collators_pad_letters_on_the_right() -> None:

@@ -89,6 +89,8 @@ class LetterEncoder(nn.Module):
 
     The first part is a convolution (Kim et al. 2016), here with filters of one width: it says what is in a word. The
     second has the last three letters in their order, because other words and endings agree with them.
+
+    Ids from the number of letters on stand for words in another case, not for letters: see `vocabularies.py`.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:
@@ -98,16 +100,18 @@ class LetterEncoder(nn.Module):
         self.output_proj = nn.Linear(config.embedding_size, config.embedding_size, bias=False)  # W
         self.ending_proj = AddedProjection(3 * LETTER_SIZE, config.embedding_size)  # V
 
-    def forward(self, letter_ids: Tensor) -> Tensor:
-        """(B, W, E) from (B, L): what the letters of each word add to its embedding, zero for a word without letters.
+    def forward(self, letter_ids: Tensor) -> tuple[Tensor, Tensor]:
+        """From (B, L) what the letters of each word add to its embedding (B, W, E), zero for a word without letters;
+        and (B, W) the id of the same word in another case, −1 where it is not known.
 
         W is the largest number of words in a row, or L if traced.
         """
         if letter_ids.shape[1] == 0:  # no row has words: one without letters, so that every weight has a gradient
             letter_ids = nn.functional.pad(letter_ids, (0, 1), value=BOUNDARY)
         num_letters = self.embed_letters.num_embeddings
-        letter_ids = torch.where(letter_ids < num_letters, letter_ids, UNKNOWN_LETTER)
-        is_letter = (letter_ids != BOUNDARY)[..., None]
+        is_letter = find_letters(letter_ids, num_letters)[..., None]
+        variants = letter_ids - num_letters  # words in another case, below zero for letters
+        letter_ids = torch.where(variants < 0, letter_ids, UNKNOWN_LETTER)
         letters = self.embed_letters(letter_ids) * is_letter
         before, after = _move(letters, 1), _move(letters, -1)
         filtered = torch.relu(self.filters(torch.cat([before, letters, after], dim=-1))) * is_letter
@@ -121,13 +125,20 @@ class LetterEncoder(nn.Module):
         pooled = zeros.scatter_reduce(1, words.expand_as(filtered), filtered, "amax")
         zeros = last.new_zeros(letter_ids.shape[0], num_words, last.shape[-1])
         endings = zeros.scatter_add(1, words.expand_as(last), last)
-        return self.output_proj(pooled) + self.ending_proj(endings)
+        known = (variants + 1).clamp(min=0)
+        known = known.new_zeros(zeros.shape[:2]).scatter_add(1, words[..., 0], known) - 1
+        return self.output_proj(pooled) + self.ending_proj(endings), known
 
 
-def _hide_letters(letter_ids: Tensor) -> Tensor:
+def find_letters(letter_ids: Tensor, num_letters: int) -> Tensor:
+    """(B, L) bool: which are letters, neither boundaries nor words in another case."""
+    return (letter_ids != BOUNDARY) & (letter_ids < num_letters)
+
+
+def hide_letters(letter_ids: Tensor, num_letters: int) -> Tensor:
     """The letters (B, L), each of them unknown with the probability 1/2."""
-    is_hidden = (torch.rand(letter_ids.shape, device=letter_ids.device) < 0.5) & (letter_ids != BOUNDARY)
-    return torch.where(is_hidden, UNKNOWN_LETTER, letter_ids)
+    is_hidden = torch.rand(letter_ids.shape, device=letter_ids.device) < 0.5
+    return torch.where(is_hidden & find_letters(letter_ids, num_letters), UNKNOWN_LETTER, letter_ids)
 
 
 def _move(values: Tensor, places: int) -> Tensor:
@@ -238,17 +249,14 @@ class SourceEncoder(CopyNetPreTrainedModel):
         return torch.where(((slots >= 0) & (slots < width))[..., None], own.to(embeddings.dtype), embeddings)
 
     def embed_slots(self, letter_ids: Tensor | None, input_ids: Tensor) -> Tensor | None:
-        """e(UNK) + the letters' part (B, W, E), for the words that own the first W slots; None without letters."""
+        """For the words that own the first W slots, e(UNK), or e(y) of the same word in another case, + the letters'
+        part (B, W, E); None without letters."""
         if self.letter_encoder is None or letter_ids is None:
             return None
         self._check_rows("letter_ids", letter_ids, input_ids)
-        slot_embeddings: Tensor = self._embed_unknown(letter_ids) + self.letter_encoder(letter_ids)
-        return slot_embeddings
-
-    def _embed_unknown(self, ids: Tensor) -> Tensor:
-        """e(UNK), (1, 1, E), on the device of the ids."""
-        embeddings: Tensor = self.get_input_embeddings()(ids.new_full((1, 1), self.config.unk_token_id))
-        return embeddings
+        added, known = self.letter_encoder(letter_ids)
+        slot_embeddings: Tensor = self.get_input_embeddings()(torch.where(known < 0, self.config.unk_token_id, known))
+        return slot_embeddings + added
 
     def embed_source(self, ids: Tensor, slot_embeddings: Tensor | None, letter_ids: Tensor | None) -> Tensor:
         """e(x_j) (B, S, E) of a source's ids (B, S), as `embed`. In training, with the probability `letter_dropout`,
@@ -257,7 +265,8 @@ class SourceEncoder(CopyNetPreTrainedModel):
         letters, which endings agree with."""
         if letter_ids is not None and slot_embeddings is not None and self.training and self.config.letter_dropout:
             is_kept = torch.rand(slot_embeddings.shape[:2], device=ids.device) >= self.config.letter_dropout
-            hidden = cast(Tensor, self.embed_slots(_hide_letters(letter_ids), ids))
+            hidden_letters = hide_letters(letter_ids, self.config.letter_vocab_size)
+            hidden = cast(Tensor, self.embed_slots(hidden_letters, ids))
             slot_embeddings = torch.where(is_kept[..., None], slot_embeddings, hidden)
         return self.embed(ids, slot_embeddings)
 

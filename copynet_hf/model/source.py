@@ -207,6 +207,7 @@ class ExtendedVocabulary:
     all_special_tokens: list[str]
     feature_vocab: dict[str, int]
     letter_vocab: dict[str, int]
+    _case_variants: dict[str, int]  # of `find_case_variants`; empty: words are not read in another case
     _ids: dict[str, int]
     _words: dict[int, str]
 
@@ -289,9 +290,15 @@ class ExtendedVocabulary:
             if features is not None:
                 source.feature_ids = find_feature_ids(features[row], f"features[{row}]", self.feature_vocab)
             if self.letter_vocab:
-                source.letter_ids = find_letter_ids(slots, self.letter_vocab)
+                source.letter_ids = self.find_letter_ids(slots)
             sources.append(source)
         return sources
+
+    def find_letter_ids(self, words: Collection[str]) -> list[int]:
+        """The `letter_ids` of these words, see `vocabularies.py`. One of the vocabulary is no variant of itself."""
+        found = ((word, self._case_variants.get(word.lower())) for word in words)
+        variants = {word: index for word, index in found if index not in (None, self._ids.get(word))}
+        return find_letter_ids(words, self.letter_vocab, variants)
 
     def encode_target(self, text: Text, source: Source | None = None, max_length: int | None = None) -> list[int]:
         """The ids of a target: its words, or the chains of tokens that are joined to them (`Chains`); UNK for a word

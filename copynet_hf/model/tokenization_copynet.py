@@ -48,6 +48,7 @@ from .vocabularies import (
     Text,
     check_vocab,
     count_words,
+    find_case_variants,
     list_letters,
     number_features,
     number_letters,
@@ -72,6 +73,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             no words: a feature and a word of the same letters have nothing in common. None: sources have no features.
         letter_vocab: the letters by which words outside the vocabulary are embedded; others are one unknown letter.
             None: such words have no letters.
+        case_variants: whether such a word is read with the embedding of the same word in another case, if the
+            vocabulary has that (`SALT` as `salt`), in addition to its letters.
         split_special_tokens: whether special tokens spelled out in a text are ordinary text.
         encoder_tokenizer: the fast tokenizer of a Transformers encoder (`CopyNetConfig.encoder`), or the folder or Hub
             name of the encoder. The words of a source are then also returned as its pieces. `from_pretrained` passes
@@ -101,6 +104,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         *,
         feature_vocab: Iterable[str] | None = None,
         letter_vocab: Iterable[str] | None = None,
+        case_variants: bool = False,
         vocab_file: str | PathLike[str] | None = None,
         encoder_tokenizer: PreTrainedTokenizerBase | str | PathLike[str] | None = None,
         encoder_tokenizer_file: str | PathLike[str] | None = None,
@@ -129,6 +133,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         self.letter_vocab = number_letters(letter_vocab or ())
         if self.letter_vocab:
             kwargs["letter_vocab"] = list(self.letter_vocab)
+        self.case_variants = case_variants
+        if case_variants:
+            kwargs["case_variants"] = True
         self._vocab = check_vocab(vocab, [pad_token, bos_token, eos_token, unk_token], added)
         self.encoder_tokenizer: PieceTokenizer | None = None
         if encoder_tokenizer is not None:
@@ -182,7 +189,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
                 letters, "[plain]" or "[digraphs]" for words without their accents (`Muller` or `Mueller` of `Müller`),
                 "[lower_plain]" or "[lower_digraphs]" if all words in lower case are such, "[drop_first]" and
                 "[drop_last]" for words that are inflected in the source.
-            letters: whether the letters of the words become the `letter_vocab`.
+            letters: whether the letters of the words become the `letter_vocab`, with `case_variants`.
             kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.
 
         Raises:
@@ -204,13 +211,14 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         if feature_vocab := {feature for row in features for feature in row or ()}:
             kwargs["feature_vocab"] = sorted(feature_vocab)
         if letters:
-            kwargs["letter_vocab"] = list_letters(counts)
+            kwargs |= {"letter_vocab": list_letters(counts), "case_variants": True}
         return cls(vocab, segmenter=segmenter, max_source_oov=max_source_oov, **kwargs)
 
-    def set_letter_vocab(self, letters: Iterable[str]) -> None:
+    def set_letter_vocab(self, letters: Iterable[str], case_variants: bool) -> None:
         """Encodes sources with these letters from now on; see the class."""
-        self.letter_vocab = number_letters(letters)
-        self.init_kwargs["letter_vocab"] = list(self.letter_vocab)  # which names what is saved
+        self.letter_vocab, self.case_variants = number_letters(letters), case_variants
+        self.init_kwargs |= {"letter_vocab": list(self.letter_vocab), "case_variants": case_variants}  # what is saved
+        self._update_total_vocab_size()
 
     @property
     def vocab_size(self) -> int:
@@ -225,6 +233,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         # The base class calls this after adding tokens.
         self._ids = self.get_vocab()
         self._words = {index: word for word, index in self._ids.items()}
+        self._case_variants = find_case_variants(self._ids) if self.case_variants else {}
         self.total_vocab_size = len(self._ids)
 
     def _convert_token_to_id(self, token: str) -> int:

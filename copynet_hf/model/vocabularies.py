@@ -1,7 +1,9 @@
 """The vocabularies of a tokenizer, of words, features and letters: numbered, looked up, compared with a model's.
 
 `letter_ids` of a source are the letters of the words that own its slots, slot by slot, each word after a `BOUNDARY`:
-`ab` and `c` are [0, a, b, 0, c]. Padding, on the right, is more words without letters, which no slot belongs to.
+`ab` and `c` are [0, a, b, 0, c]. Where the vocabulary has a word in another case, that word's id plus the number n of
+letter ids precedes the letters: `Ab` is [0, 7 + n, A, b] if `ab` is word 7. Padding, on the right, is more words
+without letters, which no slot belongs to.
 
 Nothing here needs torch or Transformers.
 """
@@ -146,13 +148,27 @@ def find_feature_ids(features: Sequence[str] | None, name: str, vocab: Mapping[s
     return [vocab.get(feature, UNKNOWN_FEATURE) for feature in dict.fromkeys(features or ())]
 
 
-def find_letter_ids(words: Iterable[str], vocab: Mapping[str, int]) -> list[int]:
-    """The ids of the words' letters, each word after a boundary, and of each at most `MAX_LETTERS_OF_WORD`."""
+def find_case_variants(words: Mapping[str, int]) -> dict[str, int]:
+    """The id of each word by its spelling in lower case; of `us` and `US`, that of the first, more frequent one."""
+    variants: dict[str, int] = {}
+    for word, index in words.items():
+        variants.setdefault(word.lower(), index)
+    return variants
+
+
+def find_letter_ids(words: Iterable[str], vocab: Mapping[str, int], variants: Mapping[str, int]) -> list[int]:
+    """The ids of the words' letters, each word after a boundary, and of each at most `MAX_LETTERS_OF_WORD`.
+
+    Args:
+        variants: the id, among words, of those that the vocabulary has in another case.
+    """
     ids: list[int] = []
     half = MAX_LETTERS_OF_WORD // 2
     for word in words:
         letters = word if len(word) <= 2 * half else word[:half] + word[-half:]
         ids.append(BOUNDARY)
+        if word in variants:
+            ids.append(NUM_SPECIAL_LETTERS + len(vocab) + variants[word])
         ids += [vocab.get(letter, UNKNOWN_LETTER) for letter in letters]
     return ids
 

@@ -35,9 +35,9 @@ def join_models(
     pieces = [each for each in all_pieces if each is not None]
     if limits := [each.max_length for each in pieces if each.max_length is not None]:
         pieces[0].set_max_length(min(limits))
-    letters = next((vocab for vocab in map(_letter_vocab, tokenizers) if vocab), {})
-    if letters and not _letter_vocab(tokenizers[first]):
-        tokenizers[first].set_letter_vocab(letters)
+    with_letters = next((each for each in tokenizers if _letter_vocab(each)), None)
+    if with_letters is not None and not _letter_vocab(tokenizers[first]):
+        tokenizers[first].set_letter_vocab(with_letters.letter_vocab, with_letters.case_variants)
     return CopyNetEnsemble.from_models(models), tokenizers[first]
 
 
@@ -53,7 +53,7 @@ def check_same_tokenizer(
     fix = f"train the models with one tokenizer, by --tokenizer_name {expected_name}"
     found, wanted = _list_by_kind(tokenizer), _list_by_kind(expected)
     for kind in found:
-        if kind == "letter" and not (found[kind] and wanted[kind]):  # a model that reads none
+        if kind in ("letter", "case_variants") and not (found[kind] and wanted[kind]):  # a model that reads none
             continue
         if len(found[kind]) != len(wanted[kind]):
             raise ValueError(f"{name} has {len(found[kind])} {kind}s, {expected_name} {len(wanted[kind])}: {fix}")
@@ -72,6 +72,7 @@ def _list_by_kind(tokenizer: PreTrainedTokenizerBase) -> dict[str, list[str]]:
         "split_special_tokens": [str(tokenizer.split_special_tokens)],
         "feature": _sort_words(getattr(tokenizer, "feature_vocab", {})),
         "letter": _sort_words(_letter_vocab(tokenizer)),
+        "case_variants": [str(tokenizer.case_variants)] if _letter_vocab(tokenizer) else [],
     }
     pieces = getattr(tokenizer, "encoder_tokenizer", None)
     if pieces is None:

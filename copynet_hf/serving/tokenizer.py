@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..model.segmentation import get_segmenter
 from ..model.source import ExtendedVocabulary, Fact, pad_rows, stack_sources
-from ..model.vocabularies import BOUNDARY, NO_FEATURE, check_vocab, number_features, number_letters
+from ..model.vocabularies import BOUNDARY, NO_FEATURE, check_vocab, find_case_variants, number_features, number_letters
 from ..saved.checks import read_export
 
 CONFIG_FILE, VOCAB_FILE, PIECES_FILE = "tokenizer_config.json", "vocab.json", "encoder_tokenizer.json"
@@ -58,6 +58,7 @@ class PlainTokenizer(ExtendedVocabulary):
         extra = [_text(token) for token in config.get("extra_special_tokens") or ()]
         self._ids = {**check_vocab(vocab, list(named.values()), set(added)), **added}
         self._words = {index: word for word, index in self._ids.items()}
+        self._case_variants = find_case_variants(self._ids) if config.get("case_variants") else {}
         self.all_special_tokens = list(dict.fromkeys([*named.values(), *extra]))
         self.all_special_ids = [self._ids[token] for token in self.all_special_tokens]
         self.unk_token = named["unk_token"]

@@ -100,7 +100,12 @@ def check_web_support(config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
 
 def describe_tokenizer(tokenizer: Any) -> dict[str, object]:
     """What vocabulary.json holds: the fields that the class `Tokenizer` of web/tokenizer.js reads."""
-    letters = {"boundary_id": BOUNDARY, "unknown_id": UNKNOWN_LETTER, "most_of_word": MAX_LETTERS_OF_WORD}
+    letters = {
+        "boundary_id": BOUNDARY,
+        "unknown_id": UNKNOWN_LETTER,
+        "most_of_word": MAX_LETTERS_OF_WORD,
+        "first_variant": tokenizer.letter_vocab_size if tokenizer.case_variants else None,
+    }
     return {
         "segmenter": tokenizer.segmenter,
         "marks": sorted(find_marks(tokenizer)),

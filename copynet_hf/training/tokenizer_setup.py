@@ -119,6 +119,7 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
         model_max_length=max_length,
         feature_vocab=tokenizer.feature_vocab,
         letter_vocab=tokenizer.letter_vocab,
+        case_variants=tokenizer.case_variants,
     )
 
 

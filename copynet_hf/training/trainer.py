@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
@@ -35,7 +35,8 @@ from ..evaluation.teacher_forcing import find_right_words, make_argmax, make_com
 from ..model.loss import shift_right
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.outputs import SourceInputs
-from ..model.vocabularies import IGNORED_LABEL, find_letter_ids
+from ..model.tokenization_copynet import CopyNetTokenizer
+from ..model.vocabularies import IGNORED_LABEL
 from ..saved.cards import CARD
 from .callbacks import EarlyEnd, LogTable, SilentProgress, TimeLimit, find_end, has_lower_loss
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, STATE_FILE, find_damage
@@ -103,9 +104,9 @@ class CopyNetTrainer(Trainer):
         self.guide = build_guide(model, tokenizer, self.train_dataset) if self.guided_attention else None
         self.encoder_learning_rate = run_args.encoder_learning_rate
         self.letters: list[list[int]] = []  # of each word of the vocabulary, if the model reads letters
-        if letter_vocab := getattr(tokenizer, "letter_vocab", None):
+        if isinstance(tokenizer, CopyNetTokenizer) and tokenizer.letter_vocab:
             words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-            self.letters = [find_letter_ids([word], letter_vocab) for word in words]
+            self.letters = [tokenizer.find_letter_ids([word]) for word in words]
         self.weight_average = WeightAverage(model, run_args.ema_decay) if run_args.ema_decay else None
         self.remove_callback(PrinterCallback if training_args.disable_tqdm else ProgressCallback)
         self.patience = run_args.early_stopping_patience

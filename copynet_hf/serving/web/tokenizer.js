@@ -355,8 +355,11 @@ export class Tokenizer {
     this.matching = new Map();
     /** @type {Map<string, number>} */
     this.letterIds = new Map(Object.entries(vocabulary.letter_ids));
-    /** @type {{boundary_id: number, unknown_id: number, most_of_word: number}} */
+    /** @type {{boundary_id: number, unknown_id: number, most_of_word: number,
+     *   first_variant: number | null}} */
     this.letters = vocabulary.letters;
+    /** By its spelling in lower case, the id of each word, of `us` and `US` the lower one. @type {Map<string, number>} */
+    this.variants = new Map([...this.words.entries()].reverse().map(([index, word]) => [word.toLowerCase(), index]));
   }
 
   /**
@@ -413,12 +416,20 @@ export class Tokenizer {
     return found;
   }
 
-  /** The letters of a word after a boundary; of a long word, the first and the last ones. @param {string} word */
+  /**
+   * The letters of a word after a boundary; of a long word, the first and the last ones. Where the vocabulary has the
+   * word in another case, its id precedes them, counted from `first_variant` on.
+   *
+   * @param {string} word
+   */
   findLetterIds(word) {
     const all = Array.from(word);
     const half = this.letters.most_of_word / 2;
     const letters = all.length > 2 * half ? [...all.slice(0, half), ...all.slice(-half)] : all;
-    return [this.letters.boundary_id, ...letters.map((letter) => this.letterIds.get(letter) ?? this.letters.unknown_id)];
+    const { boundary_id: boundary, unknown_id: unknown, first_variant: first } = this.letters;
+    const variant = this.variants.get(word.toLowerCase());
+    const variants = first === null || variant === undefined ? [] : [first + variant];
+    return [boundary, ...variants, ...letters.map((letter) => this.letterIds.get(letter) ?? unknown)];
   }
 
   /** Whether there is no word, or only spaces. @param {Source} source */

@@ -274,6 +274,7 @@ print(*({"datasets", "pandas"} & sys.modules.keys()))
 """
 
 
+@pytest.mark.slow  # imports all in another process, to count it
 def test_little_more_is_imported_than_the_classes_that_the_package_extends() -> None:
     """And for `generate`, which reads no files, no package for that."""
     done = subprocess.run([sys.executable, "-c", IMPORT], capture_output=True, text=True)

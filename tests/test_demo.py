@@ -147,9 +147,6 @@ def test_the_page_of_the_command_opens_with_the_output_of_an_example(
         tab.get_by_text("Generated in ").wait_for()
         assert tab.title() == tab.locator("h1").inner_text() == "my model"
         assert tab.locator("#output").inner_text() == "called Mira at noon."
-        hostile = "<img src=x onerror=alert(1)> call <b>at</b>"
-        generate(tab, hostile)
-        assert tab.locator("#source").inner_text() == hostile
         tab.get_by_label("Beam width").fill("1")
         tab.get_by_label("Max length").fill("2")
         tab.get_by_label("Never write <unk>").check()

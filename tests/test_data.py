@@ -819,8 +819,17 @@ def test_usual_names_are_found_between_spaces_and_records_beside_ids(tmp_path: P
             "no column of strings is left for the summary; the columns are 'text', 'n': pass summary_column "
             "(--summary_column)",
         ),
-        ("a.jsonl", {"text": 1, "summary": 2}, "the column 'text' holds no strings: write its values as strings"),
-        ("a.jsonl", {"text": "a", "summary": 2}, "the column 'summary' holds no strings: write its values as strings"),
+        (
+            "a.jsonl",
+            {"text": 1, "summary": 2},
+            "the column 'text' holds no strings: write its values as strings, or pass text_column (--text_column)",
+        ),
+        (
+            "a.jsonl",
+            {"text": "a", "summary": 2},
+            "the column 'summary' holds no strings: write its values as strings, or "
+            "pass summary_column (--summary_column)",
+        ),
         # nothing is advised that is for tables
         ("a.jsonl", {"data": [PAIR]}, "if it holds the pairs, write their list alone"),
         ("a.jsonl", {"a": "x"}, "pass summary_column (--summary_column)"),

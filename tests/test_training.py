@@ -453,22 +453,8 @@ def draw_words(draw: random.Random, count: int) -> list[str]:
     return ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(4, 9))) for _ in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("respell", "words", "segmenter"),
-    [
-        (lambda word: f"{word[1:]}{word[0]}ay", 4, "char"),
-        (str.upper, 4, "word_punct"),  # copied, in upper case
-        (lambda word: f"{word[1:]}{word[0]}ay", 60, "word_punct"),  # too long to be spelled
-    ],
-)
-def test_words_that_are_respelled_are_spelled(respell: Callable[[str], str], words: int, segmenter: str) -> None:
-    draw = random.Random(0)
-    sources = [draw_words(draw, words) for _ in range(8)]
-    pairs = [{"text": " ".join(source), "summary": " ".join(map(respell, source))} for source in sources]
-    assert guess_segmenter(pairs) == segmenter
-
-
-def test_few_typos_are_enough_but_frequent_forms_and_unlike_words_are_not() -> None:
+def test_words_that_are_respelled_are_spelled() -> None:
+    """A few typos are enough, but not frequent forms and unlike words; too long to be spelled: test_reach."""
     draw = random.Random(0)
     sources = [draw_words(draw, 8) for _ in range(80)]
 
@@ -478,6 +464,8 @@ def test_few_typos_are_enough_but_frequent_forms_and_unlike_words_are_not() -> N
     def lose_letter(word: str) -> str:
         return word[: len(word) // 2] + word[len(word) // 2 + 1 :]
 
+    assert guess(lambda words: [f"{word[1:]}{word[0]}ay" for word in words]) == "char"
+    assert guess(lambda words: [word.upper() for word in words]) == "word_punct"  # copied, in upper case
     assert guess(lambda words: [lose_letter(words[0]), *words[1:]]) == "char"  # one word of eight
     assert guess(lambda words: [words[0][1:], *words[1:]]) == "word_punct"  # copied without its first letter
     assert guess(lambda words: ["goes", *words[1:]]) == "word_punct"

@@ -315,13 +315,19 @@ def until_end(row: list[int]) -> list[int]:
     return row[: row.index(2) + 1] if 2 in row else row
 
 
-def check_gradients(model: CopyNetForConditionalGeneration, oracle: Any, loss: Callable[[], float]) -> None:
-    """The model's gradients, as they stand, against finite differences of `loss`, which reads `oracle.w`."""
+def check_gradients(
+    model: CopyNetForConditionalGeneration, oracle: Any, loss: Callable[[], float], entries: int = 2
+) -> None:
+    """The model's gradients, as they stand, against finite differences of `loss`, which reads `oracle.w`.
+
+    Args:
+        entries: how many of each weight are compared.
+    """
     generator, epsilon = np.random.default_rng(0), 1e-6
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         weight = oracle.w[name]
-        for _ in range(2):
+        for _ in range(entries):
             index = tuple(generator.integers(size) for size in weight.shape)
             before, losses = weight[index], []
             for step in (epsilon, -epsilon):

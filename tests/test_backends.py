@@ -91,8 +91,8 @@ def test_columns_get_a_column_of_predictions(folders: Folders, expected: list[st
     assert list(predict({"body": np.array(TEXTS)})["prediction"]) == expected
 
 
-def test_empty_and_missing_texts_keep_their_rows(folders: Folders, expected: list[str], backend: str) -> None:
-    predict = CopyNetPredictor(getattr(folders, backend), backend, with_origins=True, **OPTIONS)
+def test_empty_and_missing_texts_keep_their_rows(folders: Folders, expected: list[str]) -> None:
+    predict = CopyNetPredictor(folders.onnx, "onnx", with_origins=True, **OPTIONS)
     columns = predict({"text": ["", TEXTS[0], None, " ", float("nan")]})
     assert columns["prediction"] == ["", expected[0], None, "", None]
     assert columns["prediction_words"][2] is None
@@ -100,7 +100,7 @@ def test_empty_and_missing_texts_keep_their_rows(folders: Folders, expected: lis
     assert columns["prediction_is_empty"] == [True, False, None, True, None]
     assert [output and output.text for output in predict(["", None, float("nan")])] == ["", None, None]
     assert predict([]) == []
-    longer = CopyNetPredictor(getattr(folders, backend), backend, num_beams=2, min_new_tokens=2, max_new_tokens=4)
+    longer = CopyNetPredictor(folders.onnx, "onnx", num_beams=2, min_new_tokens=2, max_new_tokens=4)
     assert [output.text == "" for output in longer(["", TEXTS[0], " ", "\t\n"])] == [True, False, True, True]
     with pytest.raises(ValueError, match="row 1 of the texts is a int: pass texts"):
         predict(["a", 1])
@@ -180,8 +180,8 @@ def test_features_are_read_from_their_column_as_lists_or_strings(tmp_path: Path)
         predict({"text": texts})
 
 
-def test_a_predictor_is_pickled_without_its_model(folders: Folders, backend: str) -> None:
-    predict = CopyNetPredictor(getattr(folders, backend), backend, **OPTIONS)
+def test_a_predictor_is_pickled_without_its_model(folders: Folders) -> None:
+    predict = CopyNetPredictor(folders.onnx, "onnx", **OPTIONS)
     before = pickle.dumps(predict)
     outputs = predict(TEXTS)
     assert pickle.dumps(predict) == before
@@ -199,8 +199,8 @@ def test_the_pickle_changes_with_the_models_files(folders: Folders) -> None:
 
 
 @pytest.mark.parametrize("num_proc", [None, 2])
-def test_datasets_maps_a_predictor(folders: Folders, expected: list[str], backend: str, num_proc: int | None) -> None:
-    predict = CopyNetPredictor(getattr(folders, backend), backend, **OPTIONS)
+def test_datasets_maps_a_predictor(folders: Folders, expected: list[str], num_proc: int | None) -> None:
+    predict = CopyNetPredictor(folders.onnx, "onnx", **OPTIONS)
     if num_proc:
         predict(TEXTS[:1])  # a loaded model must not be shared with the workers
     data = Dataset.from_dict({"id": range(len(TEXTS)), "text": TEXTS})

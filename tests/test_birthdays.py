@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from experiments.data.birthdays import PATTERNS, PRONOUNS, make_birthday_rows
+from experiments.data.birthdays import PRONOUNS, make_birthday_rows
 from experiments.scores.birthday_answers import score_answers
 
 
 @pytest.fixture(scope="module")
 def rows():
     return make_birthday_rows(seed=3)
-
-
-def test_there_are_as_many_patterns_of_each_kind_as_in_coreqas_data():
-    counts = {kind: 4 * len(each["answers"]) for kind, each in PATTERNS.items()}
-    assert counts == {"Y": 16, "M": 24, "D": 4, "YM": 16, "MD": 16, "YMD": 32}
 
 
 def test_no_name_is_in_two_splits_and_no_unseen_value_in_training(rows):

@@ -20,7 +20,6 @@ from copynet_hf.model.segmentation import (
     MARKS,
     OPTIONAL,
     SEGMENTERS,
-    strip_accents,
 )
 
 SOURCE = "Pay 16,258.73 to Anna Miller (WexError)"
@@ -91,35 +90,61 @@ def test_initials_are_copied_where_the_vocabulary_has_their_mark() -> None:
     assert tokenizer.decode(labels, source=SOURCE) == "aM am A ab"
 
 
+NAMES, WEEKS = "New names: Nora Miller, N7, Nice", "3 mg, referral to Dr Mur written. See Wim again in 5 weeks."
+ONE, CUT, ACCENTS = (INITIAL,), (INITIAL, "[first_3]"), ("[plain]", "[lower_plain]", "[initial]")
+
+
 @pytest.mark.parametrize(
-    ("source", "tokens"),
+    ("letters", "marks", "source", "target", "tokens"),
     [
-        ("Anna Miller", ["[initial]", "[lower_plain]", "Anna", JOINER, "[lower_plain]", "Miller"]),
+        # words with and without accents are written alike in lower case
+        ("akomilerd", ACCENTS, "Anna Miller", "amiller", "[initial] [lower_plain] Anna ￭ [lower_plain] Miller"),
+        ("akomilerd", ACCENTS, "Özlem Müller", "omuller", "[initial] [lower_plain] Özlem ￭ [lower_plain] Müller"),
+        ("akomilerd", ACCENTS, "Kim miller", "kmiller", "[initial] [lower_plain] Kim ￭ miller"),
+        *(("akomilerd", ACCENTS, *[name] * 3) for name in ("Anna Miller", "Özlem Müller", "Kim miller")),
+        ("akomilerd", ACCENTS, "Müller", "Muller", "[plain] Müller"),
+        # a letter farther than the name is no initial
+        ("aimtlersh", ONE, "I am Ian Smith", "ismith", "[lower] [initial] Ian ￭ [lower] Smith"),
+        ("aimtlersh", ONE, "Grade A: Anna Lee Miller", "amiller", "[lower] [initial] Anna ￭ [lower] Miller"),
+        ("aimtlersh", ONE, "Tom Miller lives in building T", "tmiller", "[lower] [initial] Tom ￭ [lower] Miller"),
+        ("aimtlersh", ONE, "I'm Mike Miller", "mmiller", "[lower] [initial] Mike ￭ [lower] Miller"),
+        ("aimtlersh", ONE, "a user Anna Miller", "amiller", "[lower] [initial] Anna ￭ [lower] Miller"),
+        # the second part of a double name has an initial
+        ("JP. -P", ONE, "of Jean-Paul Sartre", "J.-P. Sartre", "[initial] Jean ￭ . - ￭ [initial] Paul ￭ . Sartre"),
+        ("JP. -P", ONE, "of Jean-Paul Sartre", "ls -P Sartre", "<unk> - ￭ P Sartre"),
+        # a letter near a name is no initial of the next one
         (
-            "\u00d6zlem M\u00fcller",
-            ["[initial]", "[lower_plain]", "\u00d6zlem", JOINER, "[lower_plain]", "M\u00fcller"],
+            *("andETJ.,", ONE, "by Eva T. Sand, Tim J. Berg", "Sand, E. T. and Berg, T. J."),
+            "Sand ￭, [initial] Eva ￭. T ￭. a ￭n ￭d Berg ￭, [initial] Tim ￭. J ￭.",
         ),
-        ("Kim miller", ["[initial]", "[lower_plain]", "Kim", JOINER, "miller"]),
+        (
+            *("andETJ.,", ONE, "Sand, Eva T.; Nora Tim J. Berg and others", "Sand, E. T. and Berg, T. J."),
+            "Sand ￭, [initial] Eva ￭. T ￭. and Berg ￭, [initial] Tim ￭. J ￭.",
+        ),
+        # a capital beside words in lower case is an initial
+        ("T.atforincallask", ONE, "meeting for Tim in 2012", "for T. in 2012", "for [initial] Tim ￭ . in 2012"),
+        ("T.atforincallask", ONE, "call Tim at 5 today", "call T. at 5", "call [initial] Tim ￭ . at 5"),
+        ("T.atforincallask", ONE, "ask Tom for 12 eggs", "ask T. for 12", "ask [initial] Tom ￭ . for 12"),
+        # of several words with an initial the neighbour of a copy is meant
+        ("nilmEUL", ONE, NAMES, "nmiller N7", "[lower] [initial] Nora ￭ [lower] Miller N7"),
+        ("nilmEUL", ONE, NAMES, "N7: Miller, N", "N7 ￭: Miller ￭, [initial] Nora"),
+        ("nilmEUL", ONE, f"{NAMES}, not N nor O or n", "N7: Miller, N", "N7 ￭: Miller ￭, [initial] Nora"),
+        ("nilmEUL", ONE, "New: Nora N Miller", "Miller N", "Miller N"),
+        ("nilmEUL", ONE, "Lili N 7 Ned", "n7 Lili", "[lower] N ￭ 7 Lili"),
+        ("nilmEUL", ONE, f"{NAMES} -v", "-n Nora", "-￭ n Nora"),
+        ("nilmEUL", ONE, "for Max Miller", "MILLER, M", "[upper] Miller <unk> [initial] Max"),
+        ("nilmEUL", ONE, WEEKS, "Mur 5w", "Mur 5 ￭ [initial] weeks"),
+        ("nilmEUL", ONE, WEEKS, "Mur 5 w", "Mur 5 [initial] weeks"),
+        ("nilmEUL", CUT, "write to Max Miller", "mmil", "[lower] [initial] Max ￭ [lower] [first_3] Miller"),
+        ("nilmEUL", ONE, "for Nora Müller of Nice, Nürnberg", "MUELLER, N", "<unk> ￭, [initial] Nora"),
+        ("nilmEUL", ONE, "a letter to Nora Millers of Nice", "Miller, N", "<unk> <unk> [initial] Nora"),
     ],
 )
-def test_words_with_and_without_accents_are_written_alike_in_lower_case(source: str, tokens: list[str]) -> None:
-    tokenizer = make_tokenizer(texts=("akomilerd",), changes=("[plain]", "[lower_plain]", "[initial]"))
-    surname = strip_accents(source.split()[1]).lower()
-    assert read_target(tokenizer, f"{strip_accents(source)[0].lower()}{surname}", source) == tokens
-    assert read_target(tokenizer, source, source) == source.split()
-    assert read_target(tokenizer, "Muller", "M\u00fcller") == ["[plain]", "M\u00fcller"]
-
-
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [("I am Ian Smith", "Ian"), ("Grade A: Anna Lee Miller", "Anna"), ("Tom Miller lives in building T", "Tom"),
-     ("I'm Mike Miller", "Mike"), ("a user Anna Miller", "Anna")],
-)  # fmt: skip
-def test_a_letter_farther_than_the_name_is_no_initial(source: str, name: str) -> None:
-    tokenizer = make_tokenizer(texts=("aimtlersh",), changes=("[initial]",))
-    surname = "Smith" if "Smith" in source else "Miller"
-    expected = ["[lower]", "[initial]", name, JOINER, "[lower]", surname]
-    assert read_target(tokenizer, f"{name[0]}{surname}".lower(), source) == expected
+def test_an_initial_is_that_of_a_word_beside_it(
+    letters: str, marks: tuple[str, ...], source: str, target: str, tokens: str
+) -> None:
+    tokenizer = make_tokenizer(texts=(letters,), changes=marks)
+    assert read_target(tokenizer, target, source) == tokens.split()
 
 
 @pytest.mark.parametrize("changes", [(), ("[initial]",)])
@@ -187,12 +212,6 @@ def test_a_letter_after_a_number_is_the_initial_of_its_unit_alone(
     assert initials[:1] == ([copied] if copied else [])
 
 
-def test_the_second_part_of_a_double_name_has_an_initial() -> None:
-    tokenizer = make_tokenizer(texts=("JP. -P",), changes=("[initial]",))
-    assert "Paul" in read_target(tokenizer, "J.-P. Sartre", "of Jean-Paul Sartre")
-    assert "Paul" not in read_target(tokenizer, "ls -P Sartre", "of Jean-Paul Sartre")
-
-
 @pytest.mark.parametrize(
     ("source", "target", "second"),
     [
@@ -217,33 +236,6 @@ def test_the_second_of_two_initials_in_one_word_is_copied(source: str, target: s
     assert tokenizer.decode(tokenizer(source, text_target=target)["labels"][:-1], source=source) == target
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "copied"),
-    [
-        ("by Eva T. Sand, Tim J. Berg", "Sand, E. T. and Berg, T. J.", ["Eva", "T", "Tim", "J"]),
-        ("Sand, Eva T.; Nora Tim J. Berg and others", "Sand, E. T. and Berg, T. J.", ["Eva", "T", "Tim", "J"]),
-    ],
-)
-def test_a_letter_near_a_name_is_no_initial_of_the_next_one(source: str, target: str, copied: list[str]) -> None:
-    tokenizer = make_tokenizer(texts=("andETJ.,",), changes=("[initial]",))
-    tokens = read_target(tokenizer, target, source)
-    letters = [word for mark, word in pairwise(tokens) if mark == INITIAL or word in ("T", "J")]
-    assert letters == copied
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "name"),
-    [
-        ("meeting for Tim in 2012", "for T. in 2012", "Tim"),
-        ("call Tim at 5 today", "call T. at 5", "Tim"),
-        ("ask Tom for 12 eggs", "ask T. for 12", "Tom"),
-    ],
-)
-def test_a_capital_beside_words_in_lower_case_is_an_initial(source: str, target: str, name: str) -> None:
-    tokenizer = make_tokenizer(texts=("T.atforincallask",), changes=("[initial]",))
-    assert [INITIAL, name] in [list(pair) for pair in pairwise(read_target(tokenizer, target, source))]
-
-
 def test_many_initials_take_little_time() -> None:
     """A quarter of a second; seconds, if each is compared with all words of the target."""
     tokenizer = make_tokenizer(texts=("andTRS.,;",), changes=("[initial]", "[second]"))
@@ -252,25 +244,6 @@ def test_many_initials_take_little_time() -> None:
     start = time.process_time()
     tokenizer.encode_target("; ".join(f"{name}, T. R." for name in names), source)
     assert time.process_time() - start < 3
-
-
-def test_of_several_words_with_an_initial_the_neighbour_of_a_copy_is_meant() -> None:
-    tokenizer = make_tokenizer(texts=("nilmEUL",), changes=("[initial]",))
-    source = "New names: Nora Miller, N7, Nice"
-    assert read_target(tokenizer, "nmiller N7", source)[:3] == ["[lower]", "[initial]", "Nora"]
-    assert read_target(tokenizer, "N7: Miller, N", source)[-2:] == ["[initial]", "Nora"]
-    assert read_target(tokenizer, "N7: Miller, N", f"{source}, not N nor O or n")[-2:] == ["[initial]", "Nora"]
-    assert read_target(tokenizer, "Miller N", "New: Nora N Miller")[-1] == "N"
-    assert read_target(tokenizer, "n7 Lili", "Lili N 7 Ned")[:2] == ["[lower]", "N"]
-    assert read_target(tokenizer, "-n Nora", f"{source} -v")[:2] == [f"-{JOINER}", "n"]
-    assert read_target(tokenizer, "MILLER, M", "for Max Miller")[-2:] == ["[initial]", "Max"]
-    weeks = "3 mg, referral to Dr Mur written. See Wim again in 5 weeks."
-    assert read_target(tokenizer, "Mur 5w", weeks)[-3:] == [JOINER, "[initial]", "weeks"]
-    assert read_target(tokenizer, "Mur 5 w", weeks)[-2:] == ["[initial]", "weeks"]
-    cutting = make_tokenizer(texts=("nilmEUL",), changes=("[initial]", "[first_3]"))
-    assert read_target(cutting, "mmil", "write to Max Miller")[:3] == ["[lower]", "[initial]", "Max"]
-    assert read_target(tokenizer, "MUELLER, N", "for Nora M\u00fcller of Nice, N\u00fcrnberg")[-1] == "Nora"
-    assert read_target(tokenizer, "Miller, N", "a letter to Nora Millers of Nice")[-1] == "Nora"
 
 
 @pytest.mark.parametrize(
@@ -322,7 +295,7 @@ def test_words_are_copied_without_their_accents(source: str, target: str, tokens
     assert "[plain]" not in read_target(make_tokenizer(texts=texts), target, source)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(word=st.text("aBcéüßØı\u0301खािे가ᄂ", min_size=3, max_size=9))
 def test_every_part_of_a_source_word_is_copied(word: str) -> None:
     """No letters are known, so that nothing can be spelled."""

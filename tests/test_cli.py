@@ -92,39 +92,6 @@ def test_columns_and_delimiter_are_remembered_by_the_model(
     assert main([*evaluate[:2], f"--test_file={plain}"]) == 0
 
 
-def test_train_names_the_checkpoint_to_resume_from_and_resumes(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    run = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={out}", "--save_strategy=steps", *SMALL]
-    assert main([*run, "--max_steps=2", "--save_steps=1"]) == 0
-    for path in out.iterdir():  # what an interrupted run leaves
-        if path.is_file():
-            path.unlink()
-    error = refused(capsys, *run, "--max_steps=4")
-    assert f"--resume_from_checkpoint {out / 'checkpoint-2'}" in error
-    assert main([*run, "--max_steps=4", "--resume_from_checkpoint=True"]) == 0
-    steps = [entry["step"] for entry in json.loads((out / "trainer_state.json").read_text())["log_history"]]
-    assert steps[-1] == 4
-    error = refused(capsys, *run, "--max_steps=9", "--resume_from_checkpoint=True", "--tie_word_embeddings")
-    assert "--tie_word_embeddings is True, but False in the model" in error
-
-
-def test_the_model_of_another_folder_is_not_overwritten_by_resuming_there(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = ["train", f"--train_file={folder}/train.jsonl", *SMALL]
-    for name, steps in (("one", 2), ("other", 1)):
-        assert main([*run, f"--output_dir={tmp_path / name}", f"--max_steps={steps}", "--save_steps=1"]) == 0
-    before = (tmp_path / "other" / "model.safetensors").read_bytes()
-    resume = [f"--resume_from_checkpoint={tmp_path}/one/checkpoint-1", "--max_steps=2"]
-    assert "already holds config.json" in refused(capsys, *run, f"--output_dir={tmp_path / 'other'}", *resume)
-    assert (tmp_path / "other" / "model.safetensors").read_bytes() == before
-    assert main([*run, f"--output_dir={tmp_path / 'new'}", *resume]) == 0
-    states = [json.loads((tmp_path / name / "trainer_state.json").read_text()) for name in ("one", "new")]
-    assert [state["global_step"] for state in states] == [2, 2]
-
-
 def test_overwriting_starts_again_and_removes_the_results_of_the_earlier_run(folder: Path, tmp_path: Path) -> None:
     run = ["train", f"--train_file={folder}/train.jsonl", f"--output_dir={tmp_path}", *SMALL]
     assert main([*run, f"--test_file={folder}/test.jsonl", "--max_steps=3"]) == 0
@@ -229,13 +196,6 @@ def test_evaluate_prints_one_json_object_and_nothing_else(
         assert len(row["copied"]) == len(row["words"])
 
 
-def test_evaluate_in_bfloat16(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    argv = f"--model={folder}/model --test_file={folder}/test.jsonl --bf16 --num_beams=1 --max_eval_samples=4"
-    assert main(["evaluate", *argv.split()]) == 0
-    assert json.loads(capsys.readouterr().out)["examples"] == 4
-
-
 def test_evaluate_overwrites_a_file_only_with_overwrite_output_file(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,7 +205,7 @@ def test_evaluate_overwrites_a_file_only_with_overwrite_output_file(
     # The model does not exist: the file is checked before anything is loaded.
     assert "--overwrite_output_file" in refused(capsys, *argv, "--model=nowhere")
     assert path.read_text() == "mine"
-    assert main([*argv, f"--model={folder}/model", "--num_beams=1", "--overwrite_output_file"]) == 0
+    assert main([*argv, f"--model={folder}/model", "--num_beams=1", "--bf16", "--overwrite_output_file"]) == 0
     assert len(path.read_text(encoding="utf-8").splitlines()) == 2
 
 
@@ -293,7 +253,6 @@ BAD_INPUT = {
     "train --train_file {folder}/train.jsonl --output_dir {folder}/model": "holds config.json: use another folder, or",
     f"{TRAIN} --num_beams 0": "--num_beams is 0",
     f"{TRAIN} --num_train_epochs 0": "--num_train_epochs is 0: use a number above 0",
-    f"{TRAIN} --num_train_epochs nan": "--num_train_epochs is nan: use",
     f"{TRAIN} --max_steps 0": "--max_steps is 0: use 1 or more",
     f"{TRAIN} --preset huge": "lcsts_char",
     f"{TRAIN} --hidden_size 3000000": "GB, but the machine has",
@@ -305,9 +264,6 @@ BAD_INPUT = {
     "generate --model {folder}/model --text a --num_beams 10000000000": "the memory is full (",
     f"generate --model {{folder}}/model --text a --batch_size {10**22}": f"--batch_size is {10**22}: use at most",
     "generate --model {folder}/model --text a --length_penalty 1e6": "--length_penalty is 1e+06: use a number",
-    "evaluate --model {folder}/model --test_file {folder}/test.jsonl --length_penalty nan": "--length_penalty is nan",
-    f"{TRAIN} --hidden_size 4 --num_hidden_layers 1000000": "num_hidden_layers is 1000000: use at most 1000",
-    f"{TRAIN} --per_device_train_batch_size {10**22}": "--per_device_train_batch_size is 1",
     f"{TRAIN} --per_device_eval_batch_size 0": "--per_device_eval_batch_size is 0: use 1 or more",
     f"{TRAIN} --early_stopping_patience -2": "--early_stopping_patience is -2: use 0 or more",
     "evaluate --model {folder}/model --test_file {folder}": "is a folder: pass a file",
@@ -333,7 +289,6 @@ BAD_INPUT = {
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}/test.jsonl/x/y": "(Not a",
     "evaluate --model {folder}/model --test_file {folder}/test.jsonl --output_file {folder}/x.jsonl --errors_file "
     "{folder}/x.jsonl": "two are the same file",
-    "generate --model ./copynet-quikstart --text a": "--model ./copynet-quikstart: no such folder",
     "generate --model {folder}/modle --text a": "no such folder; did you mean {folder}/model?",
     "quickstart --output_dir {folder}/model": "already holds config.json: use another folder, or",
 }
@@ -398,22 +353,6 @@ def help_text(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return capsys.readouterr().out
 
 
-def test_train_help_is_short_and_begins_with_the_everyday_arguments(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = help_text(capsys, "train", "--help").splitlines()
-    assert len(lines) <= 145
-    titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
-    assert titles[0] == "everyday arguments:"
-    first = lines[lines.index(titles[0]) + 1 : lines.index(titles[1])]
-    names = [line.split()[0].removeprefix("--") for line in first if line.startswith("  --")]
-    assert names[:3] == ["train_file", "validation_file", "test_file"]
-    assert {"output_dir", "num_train_epochs", "learning_rate", "seed", "num_beams"} <= set(names)
-    shown = [line.split()[0] for line in lines if line.startswith("  --")]
-    assert len(shown) == len(set(shown))
-
-
 def test_help_all_lists_every_argument_of_the_trainer(capsys: pytest.CaptureFixture[str]) -> None:
     text = help_text(capsys, "train", "--help-all")
     assert text == help_text(capsys, "train", "--help_all")
@@ -421,19 +360,6 @@ def test_help_all_lists_every_argument_of_the_trainer(capsys: pytest.CaptureFixt
     assert "adam_beta1" in names
     assert all(f"  --{name} " in text for name in names)
     assert "--adam_beta1" not in help_text(capsys, "train", "--help")
-
-
-@pytest.mark.parametrize(
-    "command", ["evaluate", "generate", "predict", "demo", "export", "ensemble", "serve", "quickstart"]
-)
-def test_help_of_a_command_fits_a_screen(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = help_text(capsys, command, "--help").splitlines()
-    assert lines[0].startswith(f"usage: copynet-hf {command} ")
-    assert len(lines) <= 50
-    assert all(len(line) <= 80 for line in lines)
 
 
 def test_the_defaults_that_train_help_shows_are_those_of_a_run() -> None:

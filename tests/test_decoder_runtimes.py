@@ -42,24 +42,21 @@ def make_pretrained(family: str, **changes: Any) -> Callable[[str, Path], Case]:
     return make
 
 
-CASES: dict[str, Callable[[str, Path], Case]] = {
-    "scratch": make_scratch,
-    "t5": make_pretrained("t5", dropout_rate=0.0),
-    "bart": make_pretrained("bart", dropout=0.0),
+CASES: dict[str, tuple[str, Callable[[str, Path], Case]]] = {
+    "scratch": ("copynet", make_scratch),
+    "t5": ("copynet", make_pretrained("t5", dropout_rate=0.0)),
+    "bart": ("pointer_generator", make_pretrained("bart", dropout=0.0)),
 }
 
 
 @pytest.fixture(params=CASES)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Case]:
-    return lambda mechanism: CASES[request.param](mechanism, tmp_path)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Case:
+    mechanism, make = CASES[request.param]
+    return make(mechanism, tmp_path)
 
 
-mechanisms = pytest.mark.parametrize("mechanism", ["copynet", "pointer_generator"])
-
-
-@mechanisms
-def test_assisted_decoding_writes_what_greedy_search_writes(make: Callable[[str], Case], mechanism: str) -> None:
-    model, inputs, _ = make(mechanism)
+def test_assisted_decoding_writes_what_greedy_search_writes(case: Case) -> None:
+    model, inputs, _ = case
     one = {name: tensor[:1] for name, tensor in inputs.items()}
     expected = model.generate(**one, max_new_tokens=8)
     assert torch.equal(model.generate(**one, max_new_tokens=8, prompt_lookup_num_tokens=3), expected)
@@ -69,10 +66,9 @@ def test_assisted_decoding_writes_what_greedy_search_writes(make: Callable[[str]
     assert torch.equal(model.generate(**one, max_new_tokens=8, assistant_model=assistant), expected)
 
 
-@mechanisms
 @pytest.mark.filterwarnings("ignore")  # PyTorch's own about its quantisation
-def test_products_in_int8_give_nearly_the_same(make: Callable[[str], Case], mechanism: str) -> None:
-    model, inputs, labels = make(mechanism)
+def test_products_in_int8_give_nearly_the_same(case: Case) -> None:
+    model, inputs, labels = case
     small = torch.ao.quantization.quantize_dynamic(copy.deepcopy(model), {nn.Linear}, dtype=torch.qint8)
     found, expected = (each(**inputs, labels=labels).logits.exp() for each in (small, model))
     assert (found - expected).abs().mean() < 0.01
@@ -92,18 +88,14 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
         assert torch.allclose(found[name], gradient, atol=1e-5 * float(gradient.abs().max() + 1)), name
 
 
-@mechanisms
-def test_checkpoints_change_no_gradient(make: Callable[[str], Case], mechanism: str) -> None:
-    case = make(mechanism)
+def test_checkpoints_change_no_gradient(case: Case) -> None:
     expected = gradients(case.model.train(), case)
     case.model.activation_checkpointing_enable({"use_reentrant": True})  # is not taken
     assert_same(gradients(case.model, case), expected)
 
 
 @pytest.mark.slow  # compiles
-@mechanisms
-def test_a_compiled_step_has_the_same_gradients(make: Callable[[str], Case], mechanism: str) -> None:
-    case = make(mechanism)
+def test_a_compiled_step_has_the_same_gradients(case: Case) -> None:
     expected = gradients(case.model.train(), case)
     compiled = torch.compile(case.model, backend="aot_eager")
     assert_same({name.removeprefix("_orig_mod."): grad for name, grad in gradients(compiled, case).items()}, expected)

@@ -268,10 +268,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: CopyNetConfig(encoder=BART, decoder=BART, seq2seq=True, selective_read=True),
         "not for a pretrained encoder-decoder",
     ),
-    "coverage": (lambda: CopyNetConfig(decoder=BART, use_coverage=True), "attention of each step is an input"),
-    "no attention": (lambda: CopyNetConfig(decoder=BART, attention=False), "its layers attend to the source"),
     "readout": (lambda: CopyNetConfig(decoder=BART, readout=["state", "context"]), "computed from the state alone"),
-    "pointer": (lambda: CopyNetConfig(decoder=BART, copy_mechanism="pointer"), "has a decoder of its own"),
     "retrieval": (lambda: CopyNetConfig(decoder=BART, copy_mechanism="retrieval"), "has a decoder of its own"),
     "half of an encoder-decoder": (lambda: CopyNetConfig(decoder=BART, seq2seq=True), "set encoder and decoder"),
     "layer of the GRU": (

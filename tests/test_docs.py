@@ -69,12 +69,6 @@ def drop_chance(line: str) -> str:
     return re.sub(r"[][]", "", line)  # nor which stretches are marked
 
 
-def test_readme_has_the_two_set_up_commands():
-    commands = [text.strip() for language, text in find_blocks(read_document("README.md")) if language == "bash"]
-    assert commands[0] == "pip install -c constraints.txt -e . && copynet-hf quickstart"
-    assert commands[1] == 'pip install -c constraints.txt -e ".[dev]" && pytest'
-
-
 def test_readme_has_at_most_200_lines():
     assert len(read_document("README.md").splitlines()) <= 200
 

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 import reproduce
 import torch
-from datasets import Dataset
 from experiments.reports import markdown
 from experiments.reports.markdown import FILES_AND_SEED
 from experiments.reports.model_cards import CARDS
@@ -25,10 +24,7 @@ from experiments.scores.texts import score_repetition
 from tiny_encoders import save_encoder
 from transformers import AutoModelForMaskedLM
 
-from copynet_hf.arguments import RunArguments
 from copynet_hf.saved.loading import load_copynet
-from copynet_hf.training.defaults import build_training_arguments
-from copynet_hf.training.presets import DEFAULT_SIZES
 
 SMALL = {
     "embedding_size": 8,
@@ -148,26 +144,22 @@ def small(monkeypatch):
     return shrink
 
 
-LONG = ("mechanisms", "encoders", "reach", "decoders")  # of many models
-# Of the models of others; all of them in a slow test.
+# One of each kind, with some of its models; all models of all experiments in a slow test.
 SOME = {
     "convex_hull": ["*5*"],
     "coreqa": ["CoreQA", "CopyNet*"],
-    "defaults": ["NL2Bash"],
-    "japanese": ["CopyNet"],
-    "table1": ["CopyNet"],
+    "nl2bash": [],
+    "proof": [],
     "table3": ["CopyNet, *"],
-    "table4": ["CopyNet"],
-    "tsp": ["*5*"],
 }
-EXPERIMENTS = sorted(reproduce.EXPERIMENTS.keys() - {"recipe", "inflection", "minilm", *LONG})
+EXPERIMENTS = sorted(reproduce.EXPERIMENTS.keys() - {"recipe", "inflection", "minilm"})
 
 
 @pytest.mark.parametrize(
     ("name", "models"),
     [
-        *((name, SOME.get(name, [])) for name in EXPERIMENTS),
-        *(pytest.param(name, [], marks=pytest.mark.slow) for name in (*LONG, *SOME)),
+        *SOME.items(),
+        *(pytest.param(name, [], marks=pytest.mark.slow) for name in EXPERIMENTS if SOME.get(name) != []),
     ],
 )
 def test_every_experiment_goes_from_its_command_to_its_page(name, models, data, small, capsys):
@@ -293,6 +285,8 @@ def test_inflection_of_2023_reads_its_own_order_and_the_sets_that_are_complete(d
     assert [run["data"] for run in results["runs"]] == ["eng"] * 4  # three seeds and their ensemble
     (ensemble,) = [run for run in results["runs"] if run["model"] == "ensemble of 3"]
     assert ensemble["scores"]["words"] == 2
+    assert ensemble["parameters"] == 3 * results["runs"][0]["parameters"]
+    assert load_copynet(ensemble["folder"]).num_parameters() == ensemble["parameters"]
     assert "1 of the 27 sets" in text
     assert "| mean of sets |" in text
     assert "| neural baseline" not in text  # published means are of all sets
@@ -304,66 +298,45 @@ def test_inflection_of_2023_reads_its_own_order_and_the_sets_that_are_complete(d
     assert "--year is 2021: use 2022 or 2023" in capsys.readouterr().err
 
 
-@pytest.mark.slow  # three models; also seen for 2023
-def test_the_models_of_three_seeds_make_an_ensemble(data, small):
-    small("inflection")
-    write_inflections(data)
-    for seed in range(3):
-        results, text = reproduce_table("inflection", data, "--models", "got_small", "--seed", str(seed))
-    ensembles = [run for run in results["runs"] if run["model"] == "ensemble of 3"]
-    singles = [run for run in results["runs"] if run["model"] == "CopyNet"]
-    assert len(singles) == 3
-    (ensemble,) = ensembles
-    assert ensemble["parameters"] == sum(run["parameters"] for run in singles)
-    assert "| CopyNet | ensemble of 3 | non-neural |" in text
-    assert load_copynet(ensemble["folder"]).num_parameters() == ensemble["parameters"]
-
-
 def test_the_recipe_compares_alternatives_on_validation_pairs(data, small, monkeypatch):
     small("recipe")
     recipe = import_table("recipe")
     monkeypatch.setattr(recipe, "TASKS", {"NL2Bash": recipe.TASKS["NL2Bash"]})
-    monkeypatch.setattr(recipe, "INFLECTION", {"Gothic, small": ("got", "small")})
-    write_inflections(data)
-    alternatives = ["base", "averaged weights", "copied words exchanged, 0.2"]
+    monkeypatch.setattr(recipe, "INFLECTION", {})
+    alternatives = [recipe.CHOSEN, recipe.EXCHANGED]
     patterns = [f"{name} on *" for name in alternatives]
     results, text = reproduce_table("recipe", data, "--max_samples", "4", "--models", *patterns)
-    assert len(results["runs"]) == 2 * len(alternatives)
+    assert len(results["runs"]) == len(alternatives)
     assert all(f"| {name} |" in text for name in alternatives)
-    assert next(run["command"] for run in results["runs"] if run["model"] == "base") in text
+    assert results["runs"][0]["command"] in text
     assert results["runs"][0]["scores"].keys() >= {"sequence_accuracy", "token_accuracy", "loss"}
 
 
-def test_the_defaults_are_the_chosen_alternative(data):
-    recipe = import_table("recipe")
-    rows = Dataset.from_list([{"text": "a", "summary": "b"}] * 4)
-    training_args = build_training_arguments({"output_dir": str(data)}, rows, has_validation=True)
-    run_args = RunArguments()
-    chosen = recipe.BASE | recipe.ALTERNATIVES[recipe.CHOSEN]
-    del chosen["guided_attention"], chosen["encoder_residual"]  # chosen later, in trainings of their own
-    for name, value in chosen.items():
-        if name == "dropout":
-            assert DEFAULT_SIZES[name] == value
-        else:
-            assert getattr(run_args if hasattr(run_args, name) else training_args, name) == value, name
-
-
 def test_a_second_call_computes_nothing_and_another_seed_joins_the_first(data, small, monkeypatch):
+    """And a model of other pairs or arguments is refused."""
     small("rewriting")
-    first, _ = reproduce_table("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
+    arguments = ("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
+    first, _ = reproduce_table(*arguments)
     trained_models = importlib.import_module("experiments.running.trained_models")
-    train = trained_models.train_from_arguments
-    monkeypatch.setattr(trained_models, "train_from_arguments", lambda arguments: pytest.fail("trained again"))
-    monkeypatch.setattr(trained_models, "evaluate_pairs", lambda *args, **kwargs: pytest.fail("scored again"))
-    again, _ = reproduce_table("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
-    assert again == first
-    monkeypatch.undo()
-    small("rewriting")
-    assert trained_models.train_from_arguments is train
-    both, text = reproduce_table("rewriting", data, "--max_samples", "4", "--models", "CopyNet", "--seed", "3")
+    with monkeypatch.context() as context:
+        context.setattr(trained_models, "train_from_arguments", lambda arguments: pytest.fail("trained again"))
+        context.setattr(trained_models, "evaluate_pairs", lambda *args, **kwargs: pytest.fail("scored again"))
+        again, _ = reproduce_table(*arguments)
+        assert again == first
+        context.setitem(import_table("rewriting").TRAINING, "dropout", 0.1)
+        with pytest.raises(ValueError, match="CopyNet holds a model of other arguments or pairs: remove it"):
+            reproduce_table(*arguments)
+    both, text = reproduce_table(*arguments, "--seed", "3")
     assert [run["seed"] for run in both["runs"]] == [0, 0, 3, 3]
     assert both["runs"][:2] == first["runs"]
     assert "Seeds 0, 3" in text
+    rows = [{"context": ["甲", "乙"], "utterance": "丙", "target": f"丁{n}"} for n in range(4)]
+    write(data / "utterance_rewriting_zh" / "test.jsonl", rows)
+    reproduce_table(*arguments)  # scored again
+    assert (data.parent / "runs/seed_0/CopyNet/test.json").read_text(encoding="utf-8").count("丁") == 4
+    write(data / "utterance_rewriting_zh" / "train.jsonl", rows)
+    with pytest.raises(ValueError, match="other arguments or pairs"):
+        reproduce_table(*arguments)
 
 
 def test_an_encoder_is_pretrained_once_and_kept_where_it_is_frozen(data, small, monkeypatch):
@@ -460,24 +433,6 @@ def test_unknown_models_are_refused(capsys):
         reproduce.main(["table4", "--models", "Copynet"])
     message = "--models is 'Copynet': choose from the 2 models of table4, such as 'CopyNet', 'RNNSearch'"
     assert message in capsys.readouterr().err
-
-
-def test_a_model_of_other_pairs_or_arguments_is_refused(data, small, monkeypatch):
-    small("rewriting")
-    arguments = ("rewriting", data, "--max_samples", "4", "--models", "CopyNet")
-    reproduce_table(*arguments)
-    experiment = import_table("rewriting")
-    with monkeypatch.context() as context:
-        context.setitem(experiment.TRAINING, "dropout", 0.1)
-        with pytest.raises(ValueError, match="CopyNet holds a model of other arguments or pairs: remove it"):
-            reproduce_table(*arguments)
-    rows = [{"context": ["甲", "乙"], "utterance": "丙", "target": f"丁{n}"} for n in range(4)]
-    write(data / "utterance_rewriting_zh" / "test.jsonl", rows)
-    reproduce_table(*arguments)  # scored again
-    assert (data.parent / "runs/seed_0/CopyNet/test.json").read_text(encoding="utf-8").count("丁") == 4
-    write(data / "utterance_rewriting_zh" / "train.jsonl", rows)
-    with pytest.raises(ValueError, match="other arguments or pairs"):
-        reproduce_table(*arguments)
 
 
 def test_the_consensus_is_the_output_that_is_most_like_the_others():

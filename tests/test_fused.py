@@ -160,10 +160,10 @@ def test_the_decoders_gradients_match_finite_differences(with_dropout, attends_a
 
 
 def test_coverage_adds_up_in_bfloat16():
-    """1,000 steps over 40 places: the more is covered, the more even is the attention. bfloat16 adds up to 8."""
+    """700 steps over 40 places: the more is covered, the more even is the attention. bfloat16 adds up to 8."""
 
     def run(dtype):
-        size, steps, positions = 3, 1000, 40
+        size, steps, positions = 3, 700, 40
         keys = torch.linspace(-6, -2, positions, dtype=dtype).view(1, -1, 1).requires_grad_()
         state, context = torch.zeros(3 * size + 1, size, dtype=dtype), torch.zeros(3 * size, 4, dtype=dtype)
         score, covering = (torch.tensor([value], dtype=dtype, requires_grad=True) for value in (2.0, 0.25))
@@ -265,19 +265,6 @@ def test_skipping_the_logits_changes_neither_loss_nor_gradients(changes, use_fus
     assert skipped.copy_mass is None
     assert torch.allclose(kept.loss, skipped.loss, rtol=1e-12)
     assert all(torch.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(gradients, others, strict=True))
-
-
-@pytest.mark.parametrize("use_fused", [False, True])
-@pytest.mark.parametrize("changes", [{}, {"copy_mechanism": "none"}, {"copy_mechanism": "pointer_generator"}], ids=str)
-def test_the_loss_is_the_cross_entropy_of_the_logits(changes, use_fused):
-    ids, labels = padded(SOURCES, 0), padded(TARGETS, -100)
-    if changes.get("copy_mechanism") == "none":
-        labels = torch.where(labels < 13, labels, 3)
-    output = tiny_model(use_fused=use_fused, **changes).double()(input_ids=ids, labels=labels)
-    expected = torch.nn.functional.cross_entropy(output.logits.flatten(0, 1), labels.flatten())
-    assert torch.allclose(output.loss, expected)
-    gradients = [torch.autograd.grad(loss, output.logits, retain_graph=True)[0] for loss in (output.loss, expected)]
-    assert torch.allclose(*gradients, atol=1e-7)
 
 
 def test_the_gradient_of_a_likely_word_survives_bfloat16_with_logits():
@@ -501,18 +488,6 @@ def test_a_replaced_embedding_does_its_own_work():
         kwargs = {"max_new_tokens": 5, "output_logits": True, "return_dict_in_generate": True}
         words.append(torch.stack(model.generate(padded(SOURCES, 0), num_beams=2, **kwargs).logits))
     assert torch.allclose(*words, rtol=0, atol=1e-6)
-
-
-def test_dropout_can_act_in_a_search():
-    model = tiny_model(scale=1.0).eval()
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.5
-            module.train()
-    torch.manual_seed(0)
-    kwargs = {"max_new_tokens": 1, "output_logits": True, "return_dict_in_generate": True}
-    logits = [model.generate(padded(SOURCES, 0), **kwargs).logits[0] for _ in range(2)]
-    assert not torch.allclose(*logits)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -247,6 +247,7 @@ def test_many_pairs_are_not_guided_by_default() -> None:
     assert weights == [0.0, GUIDED_ATTENTION, 0.0]
 
 
+@pytest.mark.slow  # two trainings, which show what guided attention is for; its loss is tested above
 def test_lookups_are_learned_sooner(make_trainer: Any) -> None:
     losses = {}
     for weight in (0.0, 0.5):

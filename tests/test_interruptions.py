@@ -121,12 +121,15 @@ def full(train_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_auto_overwrites_no_model(
+def test_resuming_overwrites_no_model(
     train_file: Path, full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(full, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoint-*"))
-    error = refused(capsys, *command(train_file, tmp_path / "run", resume_from_checkpoint="auto"))
-    assert "already holds config.json" in error
+    before = (tmp_path / "run" / "model.safetensors").read_bytes()
+    for checkpoint in ("auto", full / "checkpoint-8"):  # of another run
+        error = refused(capsys, *command(train_file, tmp_path / "run", resume_from_checkpoint=checkpoint))
+        assert "already holds config.json" in error
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
 
 
 def test_the_minutes_of_the_parts_of_a_run_add_up(train_file: Path, full: Path, tmp_path: Path) -> None:
@@ -214,13 +217,6 @@ def test_a_finished_run_is_not_resumed(
     assert main(command(train_file, folder, resume_from_checkpoint="auto", max_steps=13)) == 0
 
 
-def test_a_run_killed_before_its_model_was_saved_is_completed(train_file: Path, full: Path, tmp_path: Path) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 12)
-    assert main(command(train_file, folder, resume_from_checkpoint="auto")) == 0
-    assert have_same_weights(folder, full)
-    assert (folder / "README.md").exists()
-
-
 class Killed(BaseException):
     """What no code of the run handles, as SIGKILL."""
 
@@ -302,6 +298,7 @@ def test_a_continued_run_killed_while_it_scores_pairs_leaves_no_results_of_its_f
         ({"min_frequency": 2}, "--min_frequency is 2, but None in the run of "),
         ({"learning_rate": 0.005}, "--learning_rate is 0.005, but 0.002 in the run of "),
         ({"weight_decay": 0.1}, "--weight_decay is 0.1, but 0.0 in the run of "),
+        ({"tie_word_embeddings": True}, "--tie_word_embeddings is True, but False in the model "),
         ({"max_train_samples": 10}, "the training pairs are not those of the run of "),
     ],
 )
@@ -343,15 +340,6 @@ def test_the_pairs_are_all_columns_that_are_read_in_their_order() -> None:
 # ---- two runs in one folder
 
 
-def test_a_folder_with_checkpoints_that_is_in_use_is_not_offered_for_continuing(
-    train_file: Path, full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = copy_interrupted(full, tmp_path / "run", 4)
-    with lock_output_dir(folder):
-        assert f"--output_dir {folder} is in use by another training" in refused(capsys, *command(train_file, folder))
-    assert "holds an unfinished run: continue it with" in refused(capsys, *command(train_file, folder))
-
-
 def test_a_dry_run_warns_of_a_folder_that_the_run_would_not_take(
     train_file: Path, full: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -360,13 +348,17 @@ def test_a_dry_run_warns_of_a_folder_that_the_run_would_not_take(
 
 
 def test_a_second_training_into_the_same_folder_is_refused(
-    train_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    train_file: Path, full: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "run"
-    with lock_output_dir(folder):
-        error = refused(capsys, *command(train_file, folder))
-        assert f"--output_dir {folder} is in use by another training, which holds {folder / LOCK_FILE}: use" in error
+    folder, interrupted = tmp_path / "run", copy_interrupted(full, tmp_path / "interrupted", 4)
+    for each in (folder, interrupted):
+        with lock_output_dir(each):
+            error = refused(capsys, *command(train_file, each))
+            assert f"--output_dir {each} is in use by another training, which holds {each / LOCK_FILE}: use" in error
     assert not folder.exists()
+    error = refused(capsys, *command(train_file, interrupted))
+    assert "holds an unfinished run: continue it with" in error
+    assert f"--resume_from_checkpoint {interrupted / 'checkpoint-4'}" in error
     folder.mkdir()
     (folder / LOCK_FILE).touch()  # of a killed process
     assert main(command(train_file, folder, max_steps=1)) == 0
@@ -444,7 +436,8 @@ def test_sigterm_after_the_last_step_loses_no_training(
     assert exit_info.value.code == 143
     assert (folder / "model.safetensors").exists() == (not list_checkpoints(folder))
     if not (folder / "model.safetensors").exists():
-        assert main(command(train_file, folder, **schedule, resume_from_checkpoint="auto")) == 0
+        assert main(command(train_file, folder, **schedule, resume_from_checkpoint=True)) == 0
+        assert (folder / "README.md").exists()
     assert have_same_weights(folder, full)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ from transformers import DefaultDataCollator, Seq2SeqTrainer, Seq2SeqTrainingArg
 from copynet_hf import CopyNetConfig
 from copynet_hf.training.defaults import choose_label_smoothing
 from copynet_hf.training.label_smoothing import VocabularyLabelSmoother
-from copynet_hf.training.run import train_from_arguments
-from copynet_hf.training.trainer import CopyNetTrainer
+from copynet_hf.training.run import TrainingRun, train_from_arguments
 
 SIZES = {"embedding_size": 4, "hidden_size": 6, "encoder_hidden_size": 3, "attention_size": 4, "dropout": 0}
 
@@ -46,14 +44,8 @@ def test_a_slot_that_the_row_does_not_own_is_unk_as_in_the_models_loss(mechanism
     assert smoother(output, labels).item() == pytest.approx(output.loss.item(), rel=1e-5)
 
 
-def train(
-    folder: Path,
-    text: str,
-    factors: list[float],
-    notify: Callable[[CopyNetTrainer], None] = lambda trainer: None,
-    **arguments: Any,
-) -> dict[str, float]:
-    """The scores of a model after one step; notes the Trainer's label smoothing factor."""
+def list_arguments(folder: Path, text: str, **arguments: Any) -> dict[str, Any]:
+    """Of a run of one step, with these of its own."""
     fixed = {
         "train_file": write_rows(folder / "pairs.jsonl", 4 * [{"text": text, "summary": text}]),
         "output_dir": str(folder / "model"),
@@ -63,19 +55,14 @@ def train(
         "max_target_length": 20,
         "use_cpu": True,
     }
-
-    def note(trainer: CopyNetTrainer) -> None:
-        factors.append(trainer.args.label_smoothing_factor)
-        notify(trainer)
-
-    return train_from_arguments(SIZES | fixed | arguments, note)
+    return SIZES | fixed | arguments
 
 
 def test_labels_are_smoothed_by_default(tmp_path: Path) -> None:
-    factors: list[float] = []
-    train(tmp_path, "please walk home", factors)
-    train(tmp_path, "please walk home", factors, label_smoothing_factor=0.2)
-    assert factors == [0.1, 0.2]
+    for given, expected in (({}, 0.1), ({"label_smoothing_factor": 0.2}, 0.2)):
+        run = TrainingRun(list_arguments(tmp_path, "please walk home", **given))
+        run.set_up()
+        assert run.trainer.args.label_smoothing_factor == expected
 
 
 def test_the_labels_of_a_pretrained_encoder_decoder_are_not_smoothed() -> None:
@@ -110,19 +97,17 @@ def test_the_librarys_trainer_does_not_drop_another_loss(fields: dict[str, Any],
 
 def test_the_factor_decays_to_zero_in_the_training_and_with_the_mistakes(tmp_path: Path) -> None:
     losses: dict[tuple[float, int, float], float] = {}
-
-    def note(trainer: CopyNetTrainer) -> None:
+    for factor in (0.0, 0.1, 0.2, 0.4):
+        run = TrainingRun(list_arguments(tmp_path, "walk", label_smoothing_factor=factor, guided_attention=0.0))
+        run.set_up()
+        trainer = run.trainer
         batch = trainer.data_collator([trainer.train_dataset[0]])
         trainer.model.train()
         trainer.state.max_steps = 100
         for step, accuracy in ((0, 0.0), (50, 0.0), (100, 0.0), (50, 50.0), (50, 100.0)):
             trainer.state.global_step = step
             trainer.state.log_history += [{"eval_sequence_accuracy": accuracy}, {"loss": 1.0}]
-            loss = trainer.compute_loss(trainer.model, dict(batch)).item()
-            losses[trainer.args.label_smoothing_factor, step, accuracy] = loss
-
-    for factor in (0.0, 0.1, 0.2, 0.4):
-        train(tmp_path, "walk", [], label_smoothing_factor=factor, guided_attention=0.0, notify=note)
+            losses[factor, step, accuracy] = trainer.compute_loss(trainer.model, dict(batch)).item()
     own = losses[0.0, 0, 0]
     assert losses[0.1, 0, 0] > 1.001 * own
     assert losses[0.4, 50, 0] == pytest.approx(losses[0.2, 0, 0], rel=1e-4)
@@ -131,9 +116,10 @@ def test_the_factor_decays_to_zero_in_the_training_and_with_the_mistakes(tmp_pat
 
 
 def test_evaluations_are_not_smoothed(tmp_path: Path) -> None:
+    fields = {"learning_rate": 0, "validation_file": str(tmp_path / "pairs.jsonl")}
     scores = [
-        train(tmp_path, "walk", [], learning_rate=0, validation_file=str(tmp_path / "pairs.jsonl"), **arguments)
-        for arguments in ({"label_smoothing_factor": 0.0}, {"label_smoothing_factor": 0.5})
+        train_from_arguments(list_arguments(tmp_path, "walk", label_smoothing_factor=factor, **fields))
+        for factor in (0.0, 0.5)
     ]
     assert scores[0]["eval_loss"] == pytest.approx(scores[1]["eval_loss"], rel=1e-5)
     assert scores[0]["train_loss"] != pytest.approx(scores[1]["train_loss"], rel=1e-3)

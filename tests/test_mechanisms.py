@@ -57,12 +57,6 @@ def test_a_new_mechanism_has_probabilities_loss_search_and_traces(model):
 SIZES = {"embedding_size": 8, "hidden_size": 12, "encoder_hidden_size": 8, "attention_size": 8, "use_cpu": True}
 SIZES |= {"max_target_length": 6, "save_strategy": "no"}
 EXTRACTS = [{"text": f"please call n{n} at ten today", "summary": f"call n{n}"} for n in range(20)]
-TRAINED = {
-    **{name: {"copy_mechanism": name} for name in COPY_MECHANISMS},
-    "CoRe": {"copy_mechanism": "gated", "aligned_words": 2, "frequent_words": 6},
-    "Chainer": {"copy_mechanism": "gated", "gated_loss": "summed"},
-    "coverage loss": {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1.0},
-}
 
 
 @pytest.fixture
@@ -71,16 +65,22 @@ def files(tmp_path):
     return {f"{name}_file": write_rows(tmp_path / f"{name}.jsonl", rows) for name, rows in splits.items()}
 
 
-SETTINGS = {"generates": {"predict_with_generate": True}, "smooths": {"label_smoothing_factor": 0.1}}
-SETTINGS |= {"bf16": {"bf16": True}}
+GENERATES = {"predict_with_generate": True}
 
 
 @pytest.mark.parametrize(
-    ("name", "setting"),
-    [*((name, "generates") for name in TRAINED), ("copynet", "smooths"), ("pointer", "smooths"), ("copynet", "bf16")],
+    ("fields", "more"),
+    [
+        ({"copy_mechanism": "copynet"}, {"bf16": True}),
+        ({"copy_mechanism": "pointer_generator"}, GENERATES),
+        ({"copy_mechanism": "gated", "gated_loss": "summed", "aligned_words": 2, "frequent_words": 6}, GENERATES),
+        ({"copy_mechanism": "none"}, GENERATES),
+        ({"copy_mechanism": "pointer"}, {"label_smoothing_factor": 0.1}),
+    ],
+    ids=lambda fields: next(iter(fields.values())),
 )
-def test_the_command_trains_every_mechanism_and_scores_its_outputs(name, setting, files, tmp_path):
-    fields, more = TRAINED[name], SETTINGS[setting]
+def test_the_command_trains_every_mechanism_and_scores_its_outputs(fields, more, files, tmp_path):
+    """That of retrieval is trained in test_retrieval."""
     said = {**files, **SIZES, **fields, **more, "output_dir": str(tmp_path / "out"), "segmenter": "whitespace"}
     figures = train_from_arguments(
         said | {"max_steps": 4, "eval_steps": 4, "learning_rate": 0.01, "disable_tqdm": True}
@@ -152,12 +152,19 @@ def test_what_the_coverage_loss_counts():
     assert coverage_loss(attention).tolist() == [[0.0, 0.5, 0.5]]
 
 
-@pytest.mark.parametrize("use_fused", [False, True])
 @pytest.mark.parametrize("searches", [False, True])
-@pytest.mark.parametrize("fields", [{"use_coverage": True}, {"copy_mechanism": "retrieval"}], ids=str)
-def test_what_was_read_adds_up_in_bfloat16(fields, searches, use_fused):
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"use_coverage": True, "use_fused": False},
+        {"use_coverage": True, "use_fused": True},
+        {"copy_mechanism": "retrieval"},  # has one form
+    ],
+    ids=str,
+)
+def test_what_was_read_adds_up_in_bfloat16(fields, searches):
     steps = 300  # of which bfloat16 would add up 256 at the most, over eight places
-    model = tiny_model(scale=0.1, use_fused=use_fused, **fields).bfloat16()
+    model = tiny_model(scale=0.1, **fields).bfloat16()
     inputs = {"input_ids": torch.tensor([SOURCES[-1]]), "decoder_input_ids": torch.full((1, steps), 5)}
     with torch.set_grad_enabled(not searches):
         output = model.model(**inputs, use_cache=True)

@@ -150,12 +150,6 @@ def test_the_share_of_the_copy_mode_is_that_of_the_copied_words(
 # ---- words
 
 
-def test_extended_ids_are_words_of_the_source_and_others_are_unk(tokenizer: CopyNetTokenizer) -> None:
-    first = len(tokenizer)
-    ids = [first + 1, tokenizer.unk_token_id, first, first + 2, tokenizer.eos_token_id, tokenizer.pad_token_id]
-    assert spell(tokenizer, ids, "Zork , Blib") == ["Blib", "<unk>", "Zork", "<unk>"]
-
-
 @pytest.mark.parametrize("segmenter", ["char", "whitespace", "jieba", "fugashi", "word_punct"])
 def test_words_with_their_spaces_are_the_text(segmenter: str) -> None:
     text = 'send "report (v2).pdf" to 华为, now'

@@ -10,12 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 from experiments.data.rows import write_pairs
-from experiments.reports.markdown import render_page
 from experiments.running.pretraining import pretrain_encoder, save_new_encoder, train_character_tokenizer
-from experiments.running.results_file import ResultsFile
-from experiments.running.settings import Settings
 from experiments.scores.texts import estimate_standard_error
-from experiments.tables import encoders
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
@@ -88,27 +84,3 @@ def test_the_standard_error_is_that_of_a_mean():
     expected = (0.25 * 0.75 / 4) ** 0.5 * 100
     assert estimate_standard_error(predictions, references, "exact_match", "char") == pytest.approx(expected)
     assert estimate_standard_error(["甲乙"] * 3, ["甲丙"] * 3, "rouge1", "char") == 0
-
-
-def test_the_page_says_which_differences_are_clear(tmp_path):
-    folders = dict.fromkeys(("output_dir", "results_dir", "cards_dir", "data_dir"), tmp_path)
-    results = ResultsFile("encoders", Settings(**folders))
-    facts = {"rewriting": {"train": 17}, "rewriting_test": 5}
-    results.add_data_facts(signature={"rewriting_test": "s"}, examples=facts, baselines={"rewriting_test": {}})
-    record = {"minutes": 2.0, "parameters": 1000, "epochs": 3.0, "command": "c", "commit": "c", "machine": "m"}
-    record |= {"threads": 1, "versions": {}, "resumed": False}
-    results.add_run("rewriting", encoders.PRETRAINED, {"loss": 3.0, "accuracy": 40.0}, record | {"minutes": 30.0})
-    scores = {encoders.GRU: 50.0, encoders.SCRATCH: 40.0, encoders.FINE_TUNED: 52.0}
-    for model, score in scores.items():
-        scored = {"exact_match": score, "bleu": 1.0, "rouge1": 1.0, "standard_error": 2.0}
-        results.add_run("rewriting_test", model, scored, record)
-    stored = results.read()
-    page = render_page("encoders", stored, encoders.collect_figures(stored))
-    # 1.96 · √(2² + 2²) = 5.5
-    assert "- Pre-training the Transformer raises EM: 40.0 → 52.0 (+12.0 ± 5.5)." in page
-    assert "- A Transformer from scratch instead of the bi-GRU lowers EM: 50.0 → 40.0 (-10.0 ± 5.5)." in page
-    assert "bi-GRU makes no clear difference to EM: 50.0 → 52.0 (+2.0 ± 5.5)." in page
-    assert "frozen Transformer" not in page  # was not run
-    assert f"| {encoders.FINE_TUNED} | 52.0 | 1.0 | 1.0 | 1 | 1,000 | 2.0 | 32.0 |" in page
-    assert f"| {encoders.SCRATCH} | 40.0 | 1.0 | 1.0 | 1 | 1,000 | 2.0 | 2.0 |" in page
-    assert "LCSTS" not in page

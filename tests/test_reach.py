@@ -6,19 +6,14 @@ from collections import Counter
 from collections.abc import Callable
 from hashlib import sha1
 from itertools import chain, product
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 from datasets import Dataset
-from helpers import tiny_model
 
-from copynet_hf import CopyNetConfig, CopyNetTokenizer, PlainTokenizer
+from copynet_hf import CopyNetTokenizer
 from copynet_hf.arguments import TrainArguments
-from copynet_hf.inference.onnx_export import export_onnx
-from copynet_hf.inference.onnx_search import OnnxCopyNet
-from copynet_hf.model.prediction import predict
 from copynet_hf.model.segmentation import (
     DIGRAPHS,
     DROP_FIRST,
@@ -341,11 +336,10 @@ def make_codes(*lengths: int) -> list[str]:
     return [sha1(b"%d" % number).hexdigest()[: lengths[number % len(lengths)]] for number in range(300)]
 
 
-@pytest.mark.parametrize("lengths", [(7, 8, 10), (40,)])
-def test_codes_of_which_the_first_letters_are_copied_are_not_cut(lengths: tuple[int, ...]) -> None:
+def test_codes_of_which_the_first_letters_are_copied_are_not_cut() -> None:
     pairs = [
         pair(f"commit {code} by Ann (#{number})", f"{code[:7]}, #{number}")
-        for number, code in enumerate(make_codes(*lengths))
+        for number, code in enumerate(make_codes(40))
     ]
     tokenizer = train(pairs, segmenter="auto")
     assert tokenizer.segmenter == "word_punct"
@@ -584,12 +578,11 @@ def test_sorted_pairs_are_all_looked_at() -> None:
     assert INITIAL in find_marks([*first, *last])
 
 
-@pytest.mark.parametrize("length", [0, 300])
-def test_letters_are_read_where_digits_do_not_reach(length: int) -> None:
+def test_letters_are_read_where_digits_do_not_reach() -> None:
     """Numbers that lose digits are copied by digits; `7S0l4` to 75014, and words in another spelling, need letters."""
     numbers = [(name, f"{7919 * number % 900000 + 100000}") for number, name in enumerate(NAMES * 12)]
     lookalikes, others = str.maketrans("015", "OlS"), str.maketrans("ou", "øy")
-    filling = " and so on" * (length // 10)
+    filling = " and so on" * 30
     phones = [pair(f"{name} has 0{text[:5]}-{text[5:]}{filling}", f"{name} {text}") for name, text in numbers]
     assert guess_segmenter(phones) == "word_digits"
     scanned = [pair(f"{name} No {text.translate(lookalikes)}{filling}", f"{name} {text}") for name, text in numbers]
@@ -597,8 +590,8 @@ def test_letters_are_read_where_digits_do_not_reach(length: int) -> None:
     words = [spell(number) for number in range(120)]
     names = [pair(f"No {word.translate(others)}{filling}", word) for word in words]
     assert guess_segmenter(names) == "char"
-    too_long = [row | {"text": row["text"] + " and so on" * 30} for row in names]
-    assert length == 0 or guess_segmenter(too_long) == "word_punct"
+    too_long = [row | {"text": row["text"] + filling} for row in names]
+    assert guess_segmenter(too_long) == "word_punct"
 
 
 @pytest.mark.parametrize(("every", "segmenter"), [(3, "char"), (10, "word_punct")])
@@ -697,27 +690,3 @@ def test_copied_digits_and_letters_are_not_spelled() -> None:
 @pytest.mark.parametrize("arguments", [{"chains": False}, {"segmenter": "whitespace"}, {"segmenter": "char"}])
 def test_other_vocabularies_have_no_marks(arguments: dict) -> None:
     assert not MARKS & train(make_users("initial"), **arguments).get_vocab().keys()
-
-
-@pytest.mark.slow  # an export; the page's test of chains has one too
-def test_torch_and_onnx_write_the_same_chains_with_either_tokenizer(tmp_path: Path) -> None:
-    tokenizer = CopyNetTokenizer.train_from_iterator(["aZé_ 1,-"], 60, "word_parts", max_source_oov=6, chains=True)
-    model = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer))
-    tokenizer.save_pretrained(tmp_path)
-    export_onnx(model, tmp_path)
-    texts = ["Anna MillerZ owes 16,258.73", "max_size WexError", "été_ ÉCOLE a-1"]
-    options = {"num_beams": 3, "max_new_tokens": 12, "num_return_sequences": 3}
-    expected = predict(model, tokenizer, texts, **options)
-    onnx = OnnxCopyNet.from_pretrained(tmp_path, threads=1)
-    for other in (tokenizer, PlainTokenizer.from_pretrained(tmp_path)):
-        found = predict(onnx, other, texts, **options)
-        for ours, theirs in zip(chain(*expected), chain(*found), strict=True):
-            assert (ours.text, ours.words, ours.source_positions) == (
-                theirs.text,
-                theirs.words,
-                theirs.source_positions,
-            )
-    for output in chain(*expected):
-        assert "".join(output.words) == output.text
-        assert not MARKS & {*output.words}
-    assert any(len(output.text.split()) < len(output.words) for output in chain(*expected))

@@ -37,7 +37,7 @@ MODELS = {
 )
 def test_scores_are_the_products_of_transition_scores(kind: str, search: str) -> None:
     model, tokenizer = MODELS[kind](), tiny_tokenizer()
-    for text in TEXTS:
+    for text in TEXTS[:3]:
         options = {"max_new_tokens": 7, **SEARCHES[search]}
         torch.manual_seed(0)
         (outputs,) = predict(model, tokenizer, [text], **options)

@@ -52,9 +52,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "saved settings": {},
-    "greedy": {"num_beams": 1, "max_new_tokens": 7},
     "n-best": {"num_beams": 4, "num_return_sequences": 3, "min_new_tokens": 3, "max_new_tokens": 6},
-    "other settings": {"num_beams": 2, "length_penalty": 0.3, "forbid_unk": True, "max_new_tokens": 5},
 }
 
 

@@ -47,6 +47,15 @@ def train(arguments: dict[str, Any], folder: Path, **more: Any) -> list[dict[str
     return recorder.weights
 
 
+@pytest.fixture(scope="module")
+def averaged(
+    arguments: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[dict[str, torch.Tensor]]]:
+    """The folder of a run with an average, and its weights after each update."""
+    folder = tmp_path_factory.mktemp("averaged")
+    return folder, train(arguments, folder, ema_decay=DECAY, save_steps=3, save_total_limit=3)
+
+
 def average_by_hand(weights: list[dict[str, torch.Tensor]], name: str) -> torch.Tensor:
     """Σ_n c_n w_n, with the coefficients multiplied out."""
     decays = [min(DECAY, (1 + n) / (10 + n)) for n in range(1, len(weights))]
@@ -62,16 +71,16 @@ def average_by_hand(weights: list[dict[str, torch.Tensor]], name: str) -> torch.
 
 
 def test_the_saved_weights_are_the_average_and_training_goes_on_without_it(
-    arguments: dict[str, Any], tmp_path: Path
+    arguments: dict[str, Any], averaged: tuple[Path, list[dict[str, torch.Tensor]]], tmp_path: Path
 ) -> None:
     plain = train(arguments, tmp_path / "plain", ema_decay=0.0, save_strategy="no")
-    averaged = train(arguments, tmp_path / "averaged", ema_decay=DECAY, save_steps=3)
-    assert all(torch.equal(plain[-1][name], averaged[-1][name]) for name in plain[-1])
-    saved = load_file(tmp_path / "averaged" / "model.safetensors")
-    checkpoint = load_file(tmp_path / "averaged" / "checkpoint-6" / "model.safetensors")
+    folder, weights = averaged
+    assert all(torch.equal(plain[-1][name], weights[-1][name]) for name in plain[-1])
+    saved = load_file(folder / "model.safetensors")
+    checkpoint = load_file(folder / "checkpoint-6" / "model.safetensors")
     for name in saved:
-        torch.testing.assert_close(saved[name].double(), average_by_hand(averaged, name), rtol=0, atol=1e-6)
-        torch.testing.assert_close(checkpoint[name].double(), average_by_hand(averaged[:7], name), rtol=0, atol=1e-6)
+        torch.testing.assert_close(saved[name].double(), average_by_hand(weights, name), rtol=0, atol=1e-6)
+        torch.testing.assert_close(checkpoint[name].double(), average_by_hand(weights[:7], name), rtol=0, atol=1e-6)
     unaveraged = load_file(tmp_path / "plain" / "model.safetensors")
     assert all(torch.equal(unaveraged[name], plain[-1][name]) for name in unaveraged)
 
@@ -90,13 +99,11 @@ def test_evaluations_are_of_the_average(arguments: dict[str, Any], tmp_path: Pat
 
 
 def test_a_training_after_a_resumed_one_begins_with_the_weights_of_the_model(
-    arguments: dict[str, Any], tmp_path: Path
+    arguments: dict[str, Any], averaged: tuple[Path, list[dict[str, torch.Tensor]]], tmp_path: Path
 ) -> None:
-    saving = {"save_steps": 3, "save_total_limit": 3}
-    run = TrainingRun({**arguments, "output_dir": str(tmp_path), "ema_decay": DECAY, **saving})
+    run = TrainingRun({**arguments, "output_dir": str(tmp_path), "ema_decay": DECAY, "save_steps": 3})
     run.set_up()
-    run.trainer.train()
-    run.trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    run.trainer.train(resume_from_checkpoint=str(averaged[0] / "checkpoint-3"))
     first = Recorder()
     first.on_train_begin = lambda *_, **given: first.on_step_end(**given)  # type: ignore[method-assign]
     first.add_to(run.trainer)
@@ -113,15 +120,14 @@ def test_the_average_is_saved_where_no_checkpoint_was_the_best(arguments: dict[s
         torch.testing.assert_close(saved[name].double(), average_by_hand(averaged, name), rtol=0, atol=1e-6)
 
 
-def test_a_resumed_run_continues_with_its_own_weights_and_average(arguments: dict[str, Any], tmp_path: Path) -> None:
-    full = train(arguments, tmp_path / "run", ema_decay=DECAY, save_steps=3, save_total_limit=3)
-    expected = load_file(tmp_path / "run" / "model.safetensors")
-    checkpoint = tmp_path / "run" / "checkpoint-3"
-    resumed = train(
-        arguments, tmp_path / "again", ema_decay=DECAY, resume_from_checkpoint=str(checkpoint), save_steps=8
-    )
+def test_a_resumed_run_continues_with_its_own_weights_and_average(
+    arguments: dict[str, Any], averaged: tuple[Path, list[dict[str, torch.Tensor]]], tmp_path: Path
+) -> None:
+    folder, full = averaged
+    checkpoint = str(folder / "checkpoint-3")
+    resumed = train(arguments, tmp_path, ema_decay=DECAY, resume_from_checkpoint=checkpoint, save_steps=8)
     assert all(torch.equal(full[-1][name], resumed[-1][name]) for name in full[-1])
-    actual = load_file(tmp_path / "again" / "model.safetensors")
+    expected, actual = (load_file(each / "model.safetensors") for each in (folder, tmp_path))
     assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 

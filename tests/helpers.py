@@ -229,8 +229,8 @@ TARGETS = [[13, 5, 14, 2], [13, 13, 2], [7, 3, 11, 6, 2], [16, 15, 2]]
 POINTED = [[5, 13, 2], [13, 2], [9, 7, 2], [16, 11, 2]]  # words of each row's source
 KINDS = [[0] * 6, [0], [0] * 4, [0, 0, 1, 2, 3, 1, 2, 3]]  # the last source ends with two facts
 FEATURES = [[2, 3], [1], [], [4, 2, 3]]  # of each source; 1 is the unknown one
-# Of the words 13, 14, … of each source; 1 is the unknown letter, and one word has none. 12 and 9 are not letters: these
-# words are words 5 and 2 in another case.
+# Of the words 13, 14, … of each source; 1 is the unknown letter, and one word has none. 12 and 9 are no letters: these
+# are words 5 and 2 in another case.
 LETTERS = [[[2, 3, 4], [5]], [[12, 4, 3, 2]], [], [[2], [9, 2, 1, 3, 5], [], [6, 6, 6, 6, 5]]]
 
 

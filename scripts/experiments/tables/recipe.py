@@ -104,6 +104,7 @@ SETTINGS = (
     "letters",
     "endings",
     "hidden_letters",
+    "case_variants",
     "residual",
     "guided_attention",
     "guide_lengths",

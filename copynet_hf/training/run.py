@@ -156,11 +156,7 @@ class TrainingRun:
         return Path(self.values.get("output_dir") or "")
 
     def check_output_dir(self) -> Path:
-        """The folder of the model, after checking that writing there destroys nothing; finds the checkpoint.
-
-        Raises:
-            ValueError: the folder, or the checkpoint, cannot be used.
-        """
+        """The folder of the model, after checking that writing there destroys nothing; finds the checkpoint."""
         self.checkpoint = find_resume_checkpoint(self.values.get("resume_from_checkpoint"), self.output_dir)
         return check_output_dir(self.values.get("output_dir"), self.args.overwrite_output_dir, self.checkpoint)
 

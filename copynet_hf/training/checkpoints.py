@@ -116,12 +116,6 @@ def remove_checkpoints(folder: Path) -> None:
         shutil.rmtree(checkpoint)
 
 
-def remove_results(folder: Path) -> None:
-    """Deletes the metrics and the Trainer's state of an earlier run in a folder."""
-    for name in (*map(METRICS_FILE.format, ("train", "eval", "test", "all")), STATE_FILE):
-        (folder / name).unlink(missing_ok=True)
-
-
 def read_metrics(folder: Path) -> dict[str, dict[str, float]]:
     """The metrics of training and validation, by split, that the Trainer has saved whole."""
     metrics = {}

@@ -47,14 +47,13 @@ from .checkpoints import (
     read_metrics,
     read_trained_seconds,
     remove_checkpoints,
-    remove_results,
 )
 from .data_report import describe_training, describe_words, find_warnings
 from .dataset import Pairs, choose_max_target_length, read_training_pairs
 from .defaults import complete_arguments
 from .encoder_training import cached_encoder_states
 from .model_setup import build_model, load_given_model, set_alignments
-from .run_folder import PREDICTIONS_FILE, check_output_dir, explain_save_errors, lock_output_dir
+from .run_folder import PREDICTIONS_FILE, check_output_dir, explain_save_errors, lock_output_dir, remove_results
 from .tokenizer_setup import load_given_tokenizer, train_tokenizer
 from .trainer import CopyNetTrainer
 
@@ -228,7 +227,6 @@ class TrainingRun:
                 remove_checkpoints(self.output_dir)
             if not self.earlier:
                 remove_results(self.output_dir)  # of the model that is overwritten
-                (self.output_dir / PREDICTIONS_FILE).unlink(missing_ok=True)
         sigterm = SigtermCheckpoint()
         trainer.add_callback(sigterm)  # after the callbacks whose decisions it overrules
         with cached_encoder_states(self.model, self.output_dir) if args.cache_encoder_states else nullcontext():

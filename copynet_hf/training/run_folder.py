@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from .checkpoints import is_checkpoint_in, list_checkpoints
+from .checkpoints import METRICS_FILE, STATE_FILE, is_checkpoint_in, list_checkpoints
 
 PREDICTIONS_FILE = "test_predictions.jsonl"
 LOCK_FILE = "_training.lock"  # pushes to the Hub leave out names that start with an underscore
@@ -109,6 +109,12 @@ def lock_output_dir(folder: Path) -> Iterator[None]:
         lock_file.unlink(missing_ok=True)  # while it is held: later, it may be another process's
         lock.release()
         _remove_empty(missing)
+
+
+def remove_results(folder: Path) -> None:
+    """Deletes the metrics, the Trainer's state and the predictions of an earlier run in a folder."""
+    for name in (*map(METRICS_FILE.format, ("train", "eval", "test", "all")), STATE_FILE, PREDICTIONS_FILE):
+        (folder / name).unlink(missing_ok=True)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

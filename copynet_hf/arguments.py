@@ -321,9 +321,6 @@ class ArgumentParser(argparse.ArgumentParser):
         """The arguments that `argv` gives, by name and with the types of the fields, without any defaults.
 
         The first argument may be a JSON or YAML file of arguments, which those after it override.
-
-        Raises:
-            ValueError: an unknown argument, or a value of another type.
         """
         if argv and not argv[0].startswith("-") and argv[0].endswith(CONFIG_FILE_SUFFIXES):
             argv = [*_read_argument_file(Path(argv[0])), *argv[1:]]
@@ -336,11 +333,7 @@ class ArgumentParser(argparse.ArgumentParser):
         return expand_home({name: value for name, value in vars(parsed).items() if value is not unset})
 
     def parse(self, argv: Sequence[str]) -> Any:
-        """What the command's function is called with: the dataclass.
-
-        Raises:
-            ValueError: as `parse_given`, or a value that is out of its range.
-        """
+        """What the command's function is called with: the dataclass."""
         return build_arguments(self.arguments_type, self.parse_given(argv))
 
     def _refuse(self, words: Sequence[str]) -> NoReturn:

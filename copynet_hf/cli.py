@@ -22,8 +22,9 @@ def main(argv: Sequence[str], importing: Callable[[], AbstractContextManager[Non
         importing: in whose context torch and Transformers are imported.
 
     Returns:
-        0 after success; 2 after an error, which is one line on stderr; 130 when interrupted; 141 when the reader of
-        standard output has closed it, as `head` does.
+        0 after success; 2 after an error, which is one line on stderr: what a command cannot use raises ValueError,
+        OSError or ImportError; 130 when interrupted; 141 when the reader of standard output has closed it, as `head`
+        does.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed, as by >&-

@@ -123,9 +123,6 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str, *, is_table
     Args:
         where: the file or dataset, for messages.
         is_table: whether it is one with a delimiter and a header, likewise.
-
-    Raises:
-        ValueError: a given column does not exist or has two roles, or no column or too many are left to guess.
     """
     columns, strings, records = list(found.types), found.strings, found.records
     named = {"text": choice.text, "summary": choice.summary, "features": choice.features}

@@ -43,9 +43,6 @@ def format_record(record: object) -> str:
     A value is a string, a number or a boolean, or in an object a list of these, each written with the name, or another
     object, whose names follow its own and a dot. Null and empty values are left out, as in the rows of a Parquet file.
     A space in a name becomes an underscore.
-
-    Raises:
-        ValueError: another value, a name or value that could not be read again, or two names that are written alike.
     """
     texts = [(path, " ".join(value.split())) for path, value in _list_values(record, ())]
     names = {path: re.sub(r"\s+", "_", ".".join(path).strip()) for path, text in texts if text}

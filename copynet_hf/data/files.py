@@ -59,12 +59,7 @@ class SkippedRows:
 
 
 def resolve_file(path: FilePath) -> Path:
-    """The absolute path of a file.
-
-    Raises:
-        FileNotFoundError: no such file.
-        DataFileError: a folder, or an empty file.
-    """
+    """The absolute path of a file."""
     file = Path(path).expanduser().absolute()
     if file.is_dir():
         raise DataFileError(f"{file} is a folder: pass a file")
@@ -92,11 +87,7 @@ def data_suffix(path: FilePath) -> str:
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, decompressed if its name ends in `.gz`.
-
-    Raises:
-        DataFileError: damaged compression, also while the file is read.
-    """
+    """The bytes of a file, decompressed if its name ends in `.gz`."""
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             yield file  # type: ignore[misc]

@@ -34,9 +34,6 @@ def read_lcsts(path: Path, min_score: int = 3, encoding: str | None = None) -> I
 
     Args:
         encoding: by default that of `detect_encoding`.
-
-    Raises:
-        DataFileError: the file has valid records, but none with such a score.
     """
     valid = kept = 0
     for number, (line, document) in enumerate(_documents(path, encoding or detect_encoding(path))):

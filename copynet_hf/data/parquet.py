@@ -13,11 +13,7 @@ from .files import DataFileError, Row, show_path, warn_once
 
 def read_batches(path: Path, size: int) -> Iterator[tuple[pa.RecordBatch, list[Row]]]:
     """Batches of at most `size` rows, and their rows, in which dates, times and decimals, which JSON lacks, are the
-    text that Arrow writes.
-
-    Raises:
-        DataFileError: the file cannot be read, or two of its columns have one name.
-    """
+    text that Arrow writes."""
     try:
         with ParquetFile(path) as file:
             names = file.schema_arrow.names

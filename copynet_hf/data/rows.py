@@ -88,11 +88,7 @@ def _holds_list(path: Path) -> bool:
 def find_delimiter(path: Path, given: str | None = None) -> str:
     r"""The delimiter of a CSV or TSV file: the given one, where `\t` is a tab; else a tab, or for .csv that of a first
     line `sep=;`, or the one that gives most of the first records as many fields as the header, which is logged unless
-    it is a comma.
-
-    Raises:
-        ValueError: the given one is not a single character, or has another meaning.
-    """
+    it is a comma."""
     if given is not None:
         given = given.replace("\\t", "\t")
         if len(given) != 1 or given in '"\r\n':
@@ -187,11 +183,7 @@ def _table_rows(path: Path, column_names: Sequence[str] | None, delimiter: str) 
 
 def _read_header(path: Path, records: Iterator[tuple[int, list[str] | None]], delimiter: str) -> list[str]:
     """The names of the columns. Where several have none, as in a spreadsheet that is wider than its header, they get
-    those that pandas gives them.
-
-    Raises:
-        DataFileError: there is no header, or it cannot be read.
-    """
+    those that pandas gives them."""
     _, header = next(records, (1, []))
     if header and "".join(header).rstrip(delimiter) == "sep=":  # a line for Excel, which names the delimiter
         _, header = next(records, (2, []))

@@ -1,9 +1,9 @@
 """The output distributions as pure functions: the equation of each copy mechanism, and what they share.
 
 Equations without another name are those of Gu et al. 2016. Letters: x_j is the source word at position j, h_j its
-encoder state (together M), y_t the target word, s_t the decoder state, r_t the readout that scores are computed from
-(s_t in the paper), a_tj the attention, ψ_g and ψ_c the scores of the two modes, Z their shared normaliser, ρ and ζ the
-selective read.
+encoder state (together M), y_t the target word, e(y) its embedding, s_t the decoder state, r_t the readout that scores
+are computed from (s_t in the paper), a_tj the attention, c_t the attentive read, ψ_g and ψ_c the scores of the two
+modes, Z their shared normaliser, ζ the selective read and ρ its weights.
 
 Shapes: B rows decode from N sources, B / N of them side by side from each; in training B = N. S source positions, T
 target steps, V words in the vocabulary, K slots for unseen words.

@@ -1,9 +1,6 @@
 """The decoder with its selective read, as the paper writes it.
 
-Letters are the paper's: h_j the encoder's states, s_t the decoder's, c_t the attentive read, ζ(y_{t-1}) the selective
-read with weights ρ, e(y) the embedding, r_t the readout that the scores are computed from. Shapes: R rows decode from
-N sources (`Memory`), S source positions, T target steps, E embedding_size, H hidden_size, D = 2 · encoder_hidden_size,
-A attention_size.
+Letters: `copy_distribution.py`; shapes: `memory.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The encoder: the source becomes M = {h_j}.
 
-Letters are the paper's: M = {h_j} the encoder's states, e(y) the embedding. Shapes: B rows, S source positions,
-F features of a source, L letters with the boundaries between words, W words that own slots, E embedding_size,
-D = 2 · encoder_hidden_size.
+Letters: `copy_distribution.py`; shapes: `memory.py`, and B rows, L letters with the boundaries between words, W words
+that own slots.
 """
 
 from __future__ import annotations

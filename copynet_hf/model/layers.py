@@ -49,8 +49,7 @@ class AddedProjection(nn.Linear):
 class CopyNetAttention(nn.Module):
     """a_tj = softmax_j v·tanh(U h_j + W s_{t-1} (+ w_cov cov_tj)): Eq. 3; with coverage, See et al. 2017, Eq. 11.
 
-    R rows, N sources, S source positions, F features, H query_size, D memory_size, A attention_size; R and N as in
-    `Memory`.
+    Shapes: `memory.py`, but H is query_size, D memory_size.
     """
 
     def __init__(self, memory_size: int, query_size: int, attention_size: int, coverage: bool = False) -> None:

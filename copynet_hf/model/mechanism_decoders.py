@@ -12,8 +12,7 @@ facts, and [e(y_{t-1}); the copied word's state; the retrieved fact]. The form o
 as the sum of past attention (the coverage of See et al. 2017), are our reading; in the figure the history is also an
 input of the state, which it reaches here through the attentions and scores that depend on it.
 
-Shapes: R rows decode from N sources. S source positions, T target steps, H hidden_size, D = 2 · encoder_hidden_size,
-E embedding_size, M = D + 3E, A attention_size.
+Shapes: `memory.py`, and M = D + 3E.
 """
 
 from __future__ import annotations

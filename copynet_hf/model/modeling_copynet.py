@@ -1,8 +1,6 @@
 """CopyNet (Gu, Lu, Li, Li, ACL 2016) and its baselines as Transformers models.
 
-Letters in comments are the paper's: M = {h_j} the encoder's states, s_t the decoder's, c_t the attentive read,
-ζ(y_{t-1}) the selective read with weights ρ, e(y) the embedding. Shapes: B rows, S source positions, T target steps,
-E embedding_size, H hidden_size, D = 2 · encoder_hidden_size, A attention_size, V words, K slots.
+Letters and shapes: `copy_distribution.py`; widths: `memory.py`.
 """
 
 from __future__ import annotations

@@ -139,9 +139,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         `copy_probs` and attentions are means, attentions only where all members attend.
 
         Args:
-            encoder_outputs: what `get_encoder()` returned for the N sources of these rows, B / N rows side by side
-                from each.
-            past_key_values: the cache that an earlier call with `use_cache=True` returned.
+            encoder_outputs, past_key_values: as in `CopyNetModel.forward`, of this ensemble.
             The others: see `CopyNetForConditionalGeneration.forward`.
 
         Raises:

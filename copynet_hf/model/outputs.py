@@ -1,7 +1,6 @@
 """What the models return.
 
-Shapes: B rows, S source positions, F features of a source, T target steps, W words that own slots, E embedding_size,
-H hidden_size, D = 2 · encoder_hidden_size, V words, K slots.
+Shapes: `copy_distribution.py` and `memory.py`, and W words that own slots.
 """
 
 from __future__ import annotations

@@ -279,10 +279,10 @@ def _count_tokens(ids: Array, eos_token_id: int | list[int] | None, pad_token_id
 
 
 def _predict_blank(source: Source, trace: bool) -> Prediction:
-    if not trace:
-        return Prediction("", is_truncated=source.is_truncated, is_empty=True)
-    nowhere, is_truncated = np.zeros((0, len(source.words))), source.is_truncated
-    return Prediction("", source_words=source.surfaces, copy_probs=nowhere, is_truncated=is_truncated, is_empty=True)
+    prediction = Prediction("", is_truncated=source.is_truncated, is_empty=True)
+    if trace:
+        prediction.source_words, prediction.copy_probs = source.surfaces, np.zeros((0, len(source.words)))
+    return prediction
 
 
 def _read_output(

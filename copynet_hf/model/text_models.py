@@ -146,13 +146,23 @@ def build_projection(size: int, width: int) -> nn.Module:
 
 def find_max_positions(model: PreTrainedModel) -> int | None:
     """The number of positions for which an encoder or decoder has embeddings; None: no limit."""
+    embeddings = _find_position_embeddings(model)
+    if embeddings is None:
+        return None
+    # positions begin after an offset in BART, and after the padding index in RoBERTa
+    limit = int(embeddings.num_embeddings - getattr(embeddings, "offset", _first_after_padding(embeddings)))
+    return min(limit, getattr(model.config, "max_position_embeddings", limit))  # fewer in YOSO
+
+
+def _find_position_embeddings(model: PreTrainedModel) -> nn.Embedding | None:
     for name, module in model.named_modules():
         if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in POSITIONS:
-            # positions begin after an offset in BART, and after the padding index in RoBERTa
-            after_padding = 0 if module.padding_idx is None else module.padding_idx + 1
-            limit = int(module.num_embeddings - getattr(module, "offset", after_padding))
-            return min(limit, getattr(model.config, "max_position_embeddings", limit))  # fewer in YOSO
+            return module
     return None
+
+
+def _first_after_padding(embeddings: nn.Embedding) -> int:
+    return 0 if embeddings.padding_idx is None else embeddings.padding_idx + 1
 
 
 def load_max_pieces(name: str) -> int | None:
@@ -167,10 +177,8 @@ def find_position_offset(model: PreTrainedModel) -> int | None:
     """The id of the first word's position: after that of padding in RoBERTa. None: `position_ids` are not taken."""
     if "position_ids" not in inspect.signature(model.forward).parameters:
         return None
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in POSITIONS:
-            return 0 if module.padding_idx is None else module.padding_idx + 1
-    return 0
+    embeddings = _find_position_embeddings(model)
+    return 0 if embeddings is None else _first_after_padding(embeddings)
 
 
 def number_positions(first: int | None, words: Tensor, steps: int) -> dict[str, Tensor]:

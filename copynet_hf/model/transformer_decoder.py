@@ -1,7 +1,6 @@
 """A Transformers decoder: s_t is its last state, and Eq. 4 to 8 follow as from the GRU's.
 
-Shapes: R rows decode from N sources. S source positions, F features of a source, T target steps, t words before them,
-E embedding_size, H hidden_size, D = 2 · encoder_hidden_size.
+Shapes: `memory.py`, and t words before the T steps.
 """
 
 from __future__ import annotations

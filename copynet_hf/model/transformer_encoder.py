@@ -1,8 +1,7 @@
 """A Transformers encoder as the source of M = {h_j}: it reads pieces, and the states of a word's pieces become h_j, or
 it reads e(x_j), and its states are h_j.
 
-Shapes: B rows, S source positions, P pieces, W width of the encoder's states, D = 2 · encoder_hidden_size,
-E embedding_size.
+Shapes: `memory.py`, and B rows, P pieces, W width of the encoder's states.
 """
 
 from __future__ import annotations

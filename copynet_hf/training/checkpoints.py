@@ -44,9 +44,6 @@ def find_resume_checkpoint(resume_from_checkpoint: str | bool | None, output_dir
     Args:
         resume_from_checkpoint: a checkpoint; True for the last whole one in `output_dir`; "auto" for the same, or for
             a new run if there is none.
-
-    Raises:
-        ValueError: there is no such checkpoint, or it is damaged.
     """
     value = str(resume_from_checkpoint or False)
     if value.lower() == "false":
@@ -119,12 +116,6 @@ def remove_checkpoints(folder: Path) -> None:
         shutil.rmtree(checkpoint)
 
 
-def remove_results(folder: Path) -> None:
-    """Deletes the metrics and the Trainer's state of an earlier run in a folder."""
-    for name in (*map(METRICS_FILE.format, ("train", "eval", "test", "all")), STATE_FILE):
-        (folder / name).unlink(missing_ok=True)
-
-
 def read_metrics(folder: Path) -> dict[str, dict[str, float]]:
     """The metrics of training and validation, by split, that the Trainer has saved whole."""
     metrics = {}
@@ -190,10 +181,6 @@ def check_run_record(checkpoint: str, record: Mapping[str, object], arguments: I
 
     Args:
         arguments: the names of those that were given.
-
-    Raises:
-        ValueError: other training pairs, other arguments of tokenizer or optimizer, or an encoder frozen in only one
-            run.
     """
     saved = {**record, **read_run_record(checkpoint)}
     given = [name for name, default in TOKENIZER.items() if record[name] != default]

@@ -29,11 +29,7 @@ CODE = Hasher.hash_bytes(
 
 
 def read_training_pairs(data_args: DataArguments) -> dict[str, Pairs]:
-    """The splits `train` and, where given, `validation` and `test`.
-
-    Raises:
-        ValueError: no training pairs.
-    """
+    """The splits `train` and, where given, `validation` and `test`."""
     if data_args.train_file is None and data_args.dataset_name is None:
         raise ValueError("no --train_file: pass a file of pairs, or --dataset_name")
     files = {"train": data_args.train_file, "validation": data_args.validation_file, "test": data_args.test_file}
@@ -44,11 +40,7 @@ def read_training_pairs(data_args: DataArguments) -> dict[str, Pairs]:
 
 def read_split(data_args: PairsArguments, split: str, file: str | None, tokenizer: PreTrainedTokenizerBase) -> Dataset:
     """The pairs of one split for a trained model: those of the file, or of the arguments' dataset on the Hub. Columns
-    and delimiter are those of the training, unless the arguments name others.
-
-    Raises:
-        ValueError: the dataset lacks the split, or the column of the features that the model reads is not known.
-    """
+    and delimiter are those of the training, unless the arguments name others."""
     options = {name: getattr(data_args, name) for name in NAMES}
     if file is not None:
         options = recall_file_options(tokenizer, options, file, data_args.column_names)
@@ -69,9 +61,6 @@ def read_pairs(
     Args:
         files: by split; None: no file.
         streaming: read training pairs during iteration; scoring needs the texts of the others in memory.
-
-    Raises:
-        ValueError: the dataset lacks the split `needed_split`.
     """
     options = {
         name: value for name, value in select_fields(PairsArguments, vars(data_args)).items() if value is not None

@@ -134,9 +134,6 @@ def build_training_arguments(
 
     Args:
         warmup_factor: how many times the default warm-up is taken.
-
-    Raises:
-        ValueError: arguments that contradict each other.
     """
     given = select_fields(Seq2SeqTrainingArguments, arguments)
     if given.get("hub_token"):
@@ -234,11 +231,7 @@ def _evaluation_schedule(given: Values, has_validation: bool) -> dict[str, objec
 
 
 def choose_encoder_learning_rate(args: EncoderArguments, has_encoder: bool) -> float | None:
-    """The learning rate of the model's Transformers encoder; None: it has none, or one that is not trained.
-
-    Raises:
-        ValueError: arguments for an encoder that the model does not have, or that contradict each other.
-    """
+    """The learning rate of the model's Transformers encoder; None: it has none, or one that is not trained."""
     rate = args.encoder_learning_rate
     if not has_encoder:
         for name in ("freeze_encoder", "encoder_learning_rate", "cache_encoder_states"):
@@ -277,11 +270,7 @@ def choose_learning_rate(
 def choose_label_smoothing(given: float | None, config: CopyNetConfig, *, is_pretrained: bool = False) -> float:
     """The label smoothing factor: by default `LABEL_SMOOTHING`, but 0 for a pretrained encoder-decoder, and where the
     loss cannot be smoothed. The smoothed loss is a function of the log-probabilities alone, without additional losses,
-    and reads words that some models may not generate.
-
-    Raises:
-        ValueError: label smoothing with such a loss.
-    """
+    and reads words that some models may not generate."""
     ignored = list_other_losses(config)
     ignored += ["aligned_words"] if config.aligned_words else []
     ignored += ["copies_from"] if config.mechanism.retrieves and len(config.copies_from) < len(SOURCE_PARTS) else []

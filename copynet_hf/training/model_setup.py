@@ -34,9 +34,6 @@ def load_given_model(name: str, args: ModelArguments, *, is_checkpoint: bool) ->
     Args:
         name: folder or Hub name of a model, or the checkpoint that the run resumes from.
         args: those that are fields of the config must agree with the model, but for `CHANGEABLE_FIELDS`.
-
-    Raises:
-        ValueError: an argument that contradicts the model.
     """
     gives = {
         "encoder_name_or_path": "the whole model",
@@ -71,11 +68,7 @@ def load_given_model(name: str, args: ModelArguments, *, is_checkpoint: bool) ->
 
 
 def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> CopyNetForConditionalGeneration:
-    """A new model for the tokenizer; if the arguments say so, over a pretrained encoder and with given embeddings.
-
-    Raises:
-        ValueError: arguments that contradict each other, or a model that is too large for the memory.
-    """
+    """A new model for the tokenizer; if the arguments say so, over a pretrained encoder and with given embeddings."""
     encoder, fields = args.encoder_name_or_path, select_config_fields(args)
     if args.seq2seq_name_or_path is not None:
         return add_copy_head(tokenizer, args, fields)
@@ -122,11 +115,7 @@ def initialize_capitals(model: CopyNetForConditionalGeneration, letters: Mapping
 def add_copy_head(
     tokenizer: PreTrainedTokenizerBase, args: ModelArguments, fields: Values
 ) -> CopyNetForConditionalGeneration:
-    """The encoder-decoder of `--seq2seq_name_or_path` with a copy head.
-
-    Raises:
-        ValueError: an argument about what the encoder-decoder has already.
-    """
+    """The encoder-decoder of `--seq2seq_name_or_path` with a copy head."""
     name = str(args.seq2seq_name_or_path)
     options = ("encoder_name_or_path", "preset", "embedding_file", "embeddings_from_encoder")
     others = fields.keys() - COPY_HEAD_FIELDS | {option for option in options if getattr(args, option)}
@@ -138,11 +127,7 @@ def add_copy_head(
 def build_config(
     tokenizer: PreTrainedTokenizerBase, preset: str | None = None, fields: Values | None = None
 ) -> CopyNetConfig:
-    """The config of a new model: the preset or `DEFAULT_SIZES`, overridden by `fields`, then by the tokenizer.
-
-    Raises:
-        ValueError: a model that is too large for the memory.
-    """
+    """The config of a new model: the preset or `DEFAULT_SIZES`, overridden by `fields`, then by the tokenizer."""
     config = make_config(preset, {**(fields or {}), **CopyNetConfig.tokenizer_fields(tokenizer)})
     check_memory(config)
     return config

@@ -29,12 +29,7 @@ HEADS, FEED_FORWARD_FACTOR = 4, 4
 
 
 def make_config(preset: str | None, fields: Values) -> CopyNetConfig:
-    """The config of a preset, or of `DEFAULT_SIZES`, overridden by `fields`, of which `decoder` may be a name.
-
-    Raises:
-        ValueError: no preset or decoder has this name, a width that the heads cannot share, or a preset, which has the
-            sizes of GRUs, with a Transformers decoder.
-    """
+    """The config of a preset, or of `DEFAULT_SIZES`, overridden by `fields`, of which `decoder` may be a name."""
     if preset is not None and fields.get("decoder", "gru") != "gru":
         raise ValueError(f"--preset {preset} has the sizes of GRUs: leave out --preset, or --decoder")
     fields = name_decoder(fields)

@@ -57,9 +57,6 @@ def run_quickstart(
     Args:
         seed: of the data and the model.
         overwrite_output_dir: whether the folder may hold a model.
-
-    Raises:
-        ValueError: `output_dir` holds a model.
     """
     start = time.perf_counter()
     folder = Path(output_dir)

@@ -47,14 +47,13 @@ from .checkpoints import (
     read_metrics,
     read_trained_seconds,
     remove_checkpoints,
-    remove_results,
 )
 from .data_report import describe_training, describe_words, find_warnings
 from .dataset import Pairs, choose_max_target_length, read_training_pairs
 from .defaults import complete_arguments
 from .encoder_training import cached_encoder_states
 from .model_setup import build_model, load_given_model, set_alignments
-from .run_folder import PREDICTIONS_FILE, check_output_dir, explain_save_errors, lock_output_dir
+from .run_folder import PREDICTIONS_FILE, check_output_dir, explain_save_errors, lock_output_dir, remove_results
 from .tokenizer_setup import load_given_tokenizer, train_tokenizer
 from .trainer import CopyNetTrainer
 
@@ -156,11 +155,7 @@ class TrainingRun:
         return Path(self.values.get("output_dir") or "")
 
     def check_output_dir(self) -> Path:
-        """The folder of the model, after checking that writing there destroys nothing; finds the checkpoint.
-
-        Raises:
-            ValueError: the folder, or the checkpoint, cannot be used.
-        """
+        """The folder of the model, after checking that writing there destroys nothing; finds the checkpoint."""
         self.checkpoint = find_resume_checkpoint(self.values.get("resume_from_checkpoint"), self.output_dir)
         return check_output_dir(self.values.get("output_dir"), self.args.overwrite_output_dir, self.checkpoint)
 
@@ -232,7 +227,6 @@ class TrainingRun:
                 remove_checkpoints(self.output_dir)
             if not self.earlier:
                 remove_results(self.output_dir)  # of the model that is overwritten
-                (self.output_dir / PREDICTIONS_FILE).unlink(missing_ok=True)
         sigterm = SigtermCheckpoint()
         trainer.add_callback(sigterm)  # after the callbacks whose decisions it overrules
         with cached_encoder_states(self.model, self.output_dir) if args.cache_encoder_states else nullcontext():

@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from .checkpoints import is_checkpoint_in, list_checkpoints
+from .checkpoints import METRICS_FILE, STATE_FILE, is_checkpoint_in, list_checkpoints
 
 PREDICTIONS_FILE = "test_predictions.jsonl"
 LOCK_FILE = "_training.lock"  # pushes to the Hub leave out names that start with an underscore
@@ -32,9 +32,6 @@ def check_output_dir(output_dir: str | None, overwrite: bool, checkpoint: str | 
     Args:
         overwrite: whether the folder may hold a model.
         checkpoint: the one that the run resumes from; if it is in the folder, the run there goes on.
-
-    Raises:
-        ValueError: no folder, a file, or a folder that holds a model, a card or an unfinished run, or is in use.
     """
     if not output_dir:
         raise ValueError("no --output_dir: pass a folder to write to")
@@ -67,9 +64,6 @@ def check_output_file(
         overwrite: whether the file may exist.
         input_file: a file that the same run reads, which is never overwritten.
         argument: that named the file, for messages.
-
-    Raises:
-        ValueError: a folder, the input file, an existing file, or a path that cannot be written.
     """
     path = Path(output_file)
     if path.exists():
@@ -92,11 +86,7 @@ def check_output_file(
 @contextmanager
 def lock_output_dir(folder: Path) -> Iterator[None]:
     """Creates the folder, and keeps other trainings out of it while the context lasts. The operating system frees the
-    lock of a process that is killed.
-
-    Raises:
-        ValueError: another training writes to the folder, or it cannot be written.
-    """
+    lock of a process that is killed."""
     if os.environ.get("RANK", "0") != "0":  # of torchrun: the first process locks for all
         yield
         return
@@ -119,6 +109,12 @@ def lock_output_dir(folder: Path) -> Iterator[None]:
         lock_file.unlink(missing_ok=True)  # while it is held: later, it may be another process's
         lock.release()
         _remove_empty(missing)
+
+
+def remove_results(folder: Path) -> None:
+    """Deletes the metrics, the Trainer's state and the predictions of an earlier run in a folder."""
+    for name in (*map(METRICS_FILE.format, ("train", "eval", "test", "all")), STATE_FILE, PREDICTIONS_FILE):
+        (folder / name).unlink(missing_ok=True)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

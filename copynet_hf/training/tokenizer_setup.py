@@ -44,10 +44,6 @@ def load_given_tokenizer(name: str, args: TrainArguments, *, is_checkpoint: bool
     Args:
         name: folder or Hub name of a tokenizer, a model or a checkpoint.
         args: those of a new tokenizer must agree with this one, unless it is of the checkpoint that the run resumes.
-
-    Raises:
-        ValueError: a tokenizer without a padding or end symbol, one with features for pairs without, or arguments of a
-            new tokenizer.
     """
     tokenizer = load_tokenizer(name, trust_remote_code=args.trust_remote_code)
     for field in () if is_checkpoint else dataclasses.fields(TokenizerArguments):

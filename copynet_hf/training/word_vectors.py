@@ -20,11 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def find_embedding_size(args: EncoderArguments) -> int | None:
-    """The width of the embeddings to start from; None: of random ones.
-
-    Raises:
-        ValueError: both an encoder's and a file's, an encoder's without an encoder, or a file without vectors.
-    """
+    """The width of the embeddings to start from; None: of random ones."""
     if not args.embeddings_from_encoder:
         return None if args.embedding_file is None else _find_width(args.embedding_file)
     if args.embedding_file is not None:
@@ -43,9 +39,6 @@ def initialize_embeddings(
 
     Words are looked up as the segmenter joins them to a text, without its marks. A word that is not found, and a
     special token, keeps its random embedding.
-
-    Raises:
-        ValueError: a file that holds no vectors, or vectors of different widths; or a tokenizer without a segmenter.
     """
     if not isinstance(tokenizer, CopyNetTokenizer):
         raise ValueError(
@@ -82,12 +75,7 @@ def average_piece_embeddings(
 def read_word_vectors(path: str | Path, words: Collection[str]) -> dict[str, Tensor]:
     """The vectors (float32) of those words that a file in the text format of word2vec or GloVe has: a word and its
     numbers in each line, separated by single spaces; the first line may hold two counts. Of a word that occurs twice,
-    the first vector counts.
-
-    Raises:
-        ValueError: a line of another width than the first, or with something else than numbers.
-        OSError: the file cannot be read.
-    """
+    the first vector counts."""
     width, vectors = _find_width(path), {}
     with Path(path).open(encoding="utf-8", errors="replace", newline="\n") as lines:
         for number, line in enumerate(lines, 1):

@@ -89,15 +89,8 @@ def explain_missing_packages() -> Iterator[None]:
 
 
 def run_server(app: FastAPI, name: str, host: str, port: int, timeout: float = Limits().timeout) -> None:
-    """Serves a model of this name until SIGTERM or Ctrl-C, after which the accepted requests are answered.
-
-    Args:
-        timeout: seconds for a request.
-
-    Raises:
-        ImportError: uvicorn is not installed.
-        OSError: the host or port is not available.
-    """
+    """Serves a model of this name until SIGTERM or Ctrl-C, after which the accepted requests are answered, each within
+    `timeout` seconds."""
     with explain_missing_packages():
         import uvicorn
 

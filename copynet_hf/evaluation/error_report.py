@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from ..inference.part_files import write_json_lines, write_whole
-from ..visualization.highlighting import highlight_copies, lang_attribute
+from ..visualization.highlighting import lang_attribute
 from .errors import REASONS, FieldScore, Span, WrongOutput, count_reasons, find_wrong_outputs, score_fields
 
 SUFFIXES = (".html", ".jsonl")
@@ -122,8 +120,9 @@ def _format_output(output: WrongOutput) -> str:
     reasons = ", ".join(dict.fromkeys(each.reason for each in output["differences"])) or "spacing"
     confidence = "" if row["confidence"] is None else f"confidence <b>{row['confidence']:.3f}</b>, "
     number = f"{html.escape(str(row['id']))}: " if "id" in row else ""
+    copied = [span for span in row["source_spans"] if span is not None]
     texts = {
-        "source": _light_spans(row["text"], [span for span in row["source_spans"] if span is not None]),
+        "source": _mark_spans(row["text"], _join_spans(row["text"], copied), "mark"),
         "output": _mark_spans(row["prediction"], [each.output for each in output["differences"]], "del"),
         "reference": _mark_spans(reference, [each.reference for each in output["differences"]], "ins"),
     }
@@ -132,17 +131,15 @@ def _format_output(output: WrongOutput) -> str:
     return f"<article><header>{number}{confidence}{reasons}{truncated}</header><dl>{lines}</dl></article>\n"
 
 
-def _light_spans(text: str, spans: Iterable[Sequence[int]]) -> str:
-    """The text as HTML, with these characters marked as copied, and the spaces between them."""
-    is_copied = [False] * len(text)
-    for start, end in spans:
-        is_copied[start:end] = [True] * (end - start)
-    for match in re.finditer(r"(?<=\S)\s+(?=\S)", text):
-        start, end = match.span()
-        is_copied[start:end] = [is_copied[start - 1] and is_copied[end]] * (end - start)
-    cuts = [0, *(n for n in range(1, len(text)) if is_copied[n] != is_copied[n - 1]), len(text)]
-    pieces = [text[start:end] for start, end in pairwise(cuts)]
-    return highlight_copies(pieces, [is_copied[start] for start in cuts[:-1]], "html", separator="") if text else ""
+def _join_spans(text: str, spans: Iterable[Span]) -> list[Span]:
+    """The spans that hold more than spaces, in order; those with nothing but spaces between them as one."""
+    joined: list[Span] = []
+    for start, end in sorted(span for span in spans if text[slice(*span)].strip()):
+        if joined and not text[joined[-1][1] : start].strip():
+            start, last = joined.pop()
+            end = max(end, last)
+        joined.append((start, end))
+    return joined
 
 
 def _mark_spans(text: str, spans: Iterable[Span], tag: str) -> str:

@@ -32,15 +32,8 @@ class OnnxModel(OnnxCopyNet):
         providers: Sequence[object] | None = None,
         **kwargs: object,
     ) -> OnnxModel:
-        """Loads the graphs, with onnxruntime's number of threads; None: `default_threads()`.
-
-        Args:
-            kwargs: what `pipeline()` passes to a model of PyTorch; not used.
-
-        Raises:
-            ImportError: onnxruntime is not installed.
-            ValueError: the folder holds no exported model, or a file of it is damaged.
-        """
+        """As `OnnxCopyNet`, but by default with `default_threads()`; `kwargs`, which `pipeline()` passes to a model of
+        PyTorch, are not used."""
         if (Path(folder) / DECODER).is_file():
             read_export_config(Path(folder))
         model = super().from_pretrained(folder, default_threads() if threads is None else threads, providers)

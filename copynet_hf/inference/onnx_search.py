@@ -11,10 +11,10 @@ import json
 import math
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -30,18 +30,6 @@ SOURCE_FIELDS = (
 
 Array: TypeAlias = np.ndarray
 Tensors = dict[str, Array]
-
-
-class _Named(Protocol):
-    name: str
-
-
-class Session(Protocol):
-    """What is used of an onnxruntime session."""
-
-    def get_inputs(self) -> Sequence[_Named]: ...
-    def get_outputs(self) -> Sequence[_Named]: ...
-    def run(self, names: None, feeds: Tensors, /) -> list[Array]: ...
 
 
 class Search(NamedTuple):
@@ -92,12 +80,14 @@ class OnnxCopyNet:
 
     Attributes:
         config: the fields of `config`, and `copies`: whether the model copies.
+        before_run: is called before each run of a graph, and may raise to stop a search.
     """
 
     def __init__(
-        self, encoder: Session, decoder: Session, config: Mapping[str, object], generation_config: Mapping[str, Any]
+        self, encoder: Any, decoder: Any, config: Mapping[str, object], generation_config: Mapping[str, Any]
     ) -> None:
         self.encoder, self.decoder = encoder, decoder
+        self.before_run: Callable[[], object] = lambda: None
         self.generation_config = {name: value for name, value in generation_config.items() if value is not None}
         self._token_ids = {**config, **self.generation_config}
         self._encoder_inputs = [each.name for each in encoder.get_inputs()]
@@ -258,6 +248,7 @@ class OnnxCopyNet:
             array = np.asarray(arrays[key], np.float32 if key == "input_features" else np.int64)
             # what is empty is read as one position of padding
             feeds[key] = array if array.shape[1] else np.zeros((len(array), 1, *array.shape[2:]), array.dtype)
+        self.before_run()
         encoded = dict(zip(self._encoder_outputs, self.encoder.run(None, feeds), strict=True))
         memory, state = (
             {name: tensor for name, tensor in encoded.items() if name.startswith(prefix)}
@@ -267,6 +258,7 @@ class OnnxCopyNet:
 
     def _step(self, words: Array, memory: Tensors, state: Tensors) -> tuple[Tensors, Tensors]:
         """Feeds the last words (N, B): returns `log_probs` and `copy_probs` of the next words, and the next state."""
+        self.before_run()
         values = self.decoder.run(None, {"words": words, **memory, **state})
         outputs = dict(zip(self._decoder_outputs, values, strict=True))
         return outputs, {name: outputs[f"next_{name}"] for name in state}

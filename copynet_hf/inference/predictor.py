@@ -287,11 +287,8 @@ def predict_in_batches(
     """`predict` in batches of texts of similar length.
 
     Args:
-        facts: for each text its facts or None; see `CopyNetTokenizer`.
-        features: for each text its features or None; see `CopyNetTokenizer`.
+        facts, features, options: see `predict`; options that are None are left out.
         progress: whether to show a progress bar on stderr.
-        options: arguments of `predict` and `generate()`, such as `max_source_length` and `num_beams`; those that are
-            None are left out.
 
     Returns:
         For each text, in the order of `texts`, its outputs, best first.

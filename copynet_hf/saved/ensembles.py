@@ -44,12 +44,8 @@ def join_models(
 def check_same_tokenizer(
     tokenizer: PreTrainedTokenizerBase, expected: PreTrainedTokenizerBase, name: str, expected_name: str
 ) -> None:
-    """Checks that a tokenizer gives every text the ids that the expected one gives it, but for the number of words or
-    pieces to which it truncates.
-
-    Raises:
-        ValueError: the tokenizers differ in their segmenter, words, special tokens, features, pieces or settings.
-    """
+    """Raises ValueError unless a tokenizer gives every text the ids that the expected one gives it, but for the number
+    of words or pieces to which it truncates."""
     fix = f"train the models with one tokenizer, by --tokenizer_name {expected_name}"
     found, wanted = _list_by_kind(tokenizer), _list_by_kind(expected)
     for kind in found:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..inference.onnx_search import Array, OnnxCopyNet, Session, Tensors
+from ..inference.onnx_search import OnnxCopyNet
 from ..model.prediction import CopyModel, Prediction, predict
 from ..model.vocabularies import check_tokenizer
 from ..saved.checks import read_export_config
@@ -29,22 +29,10 @@ GRACE_SECONDS = 5  # for sending the last answers
 Model = TypeVar("Model", bound=OnnxCopyNet)
 
 
-class _StoppableSession:
-    """A session of onnxruntime that calls `check` before it runs."""
-
-    def __init__(self, session: Session, check: Callable[[], None]) -> None:
-        self._session, self._check = session, check
-        self.get_inputs, self.get_outputs = session.get_inputs, session.get_outputs
-
-    def run(self, names: None, feeds: Tensors) -> list[Array]:
-        self._check()
-        return self._session.run(names, feeds)
-
-
 def make_stoppable(model: Model, check: Callable[[], None]) -> Model:
     """The model, but it calls `check`, which may raise, before each step."""
     stoppable = copy.copy(model)
-    stoppable.encoder, stoppable.decoder = (_StoppableSession(each, check) for each in (model.encoder, model.decoder))
+    stoppable.before_run = check
     return stoppable
 
 
@@ -101,15 +89,8 @@ def explain_missing_packages() -> Iterator[None]:
 
 
 def run_server(app: FastAPI, name: str, host: str, port: int, timeout: float = Limits().timeout) -> None:
-    """Serves a model of this name until SIGTERM or Ctrl-C, after which the accepted requests are answered.
-
-    Args:
-        timeout: seconds for a request.
-
-    Raises:
-        ImportError: uvicorn is not installed.
-        OSError: the host or port is not available.
-    """
+    """Serves a model of this name until SIGTERM or Ctrl-C, after which the accepted requests are answered, each within
+    `timeout` seconds."""
     with explain_missing_packages():
         import uvicorn
 

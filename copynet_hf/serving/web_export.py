@@ -51,10 +51,7 @@ def export_web(
         quantize: as for `export_onnx`.
 
     Raises:
-        ImportError: onnx or onnxscript is missing; for int8, onnxruntime.
-        ValueError: the page cannot run this model, onnxruntime-web is not the version that it needs, `quantize` has
-            another value, or another process writes to the folder.
-        OSError: onnxruntime-web cannot be downloaded.
+        ImportError, ValueError, OSError: as `export_onnx`, `check_web_support` and `load_runtime`.
     """
     check_export(model, quantize)
     check_web_support(model.config, tokenizer)

@@ -21,32 +21,6 @@ const TINY = 2 ** -126; // the smallest normal float32
 const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page from reacting
 
 /**
- * @typedef {import("./tokenizer.js").Source} Source
- * @typedef {Record<string, Tensor>} Tensors
- *
- * @typedef {object} Search the fields of Transformers' generation config that are supported, and `forbid_unk`
- * @property {number} num_beams
- * @property {number} num_return_sequences
- * @property {number} max_new_tokens
- * @property {number} min_new_tokens
- * @property {number} length_penalty
- * @property {boolean | "never"} early_stopping
- * @property {number | null} max_time seconds after which the search ends with what it has; null: no limit
- * @property {boolean} forbid_unk
- * @property {number | number[] | null} eos_token_id
- * @property {string} copied_only a regular expression: a word in which it finds something may only be written if the
- *     source has it; "" for none
- * @property {AbortSignal} [signal] stops the search
- *
- * @typedef {Partial<Search> & {features?: string[], min_confidence?: number | null}} Options
- *
- * @typedef {object} CopyTrace the origin of each word of R outputs
- * @property {Float32Array[]} tokenProbs (R, T) p(y_t); 0 after the end
- * @property {Float32Array[]} copied (R, T) share of p(y_t) that copying accounts for, from 0 to 1
- * @property {Float32Array[][]} copyProbs (R, T, S) probability of copying from each position, whatever the word
- * @property {number[][]} sourcePositions (R, T) the likeliest position from which y_t was copied; -1 where the source
- *     does not contain it
- *
  * @typedef {object} Prediction an output and the origin of its words
  * @property {string} text the output, without spaces before and after it
  * @property {number | null} score its probability, the product over its tokens, the end symbol included; null for an
@@ -69,14 +43,13 @@ const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page
  *     the source, its end. Spans are in the units of JavaScript's strings (UTF-16), not in characters as in Python
  * @property {Float32Array[]} copyProbs (T, S) probability of copying from each position at each step
  * @property {boolean} isEmpty whether the source has no words; the output is empty, too
- * @property {Source} source
+ * @property {import("./tokenizer.js").Source} source
  */
 
 // ---- search
 
 /** An exported CopyNet. */
 export class CopyNet {
-  /** @type {Search} */
   static defaults = {
     num_beams: 1,
     num_return_sequences: 1,
@@ -84,19 +57,13 @@ export class CopyNet {
     min_new_tokens: 0,
     length_penalty: 1,
     early_stopping: false,
-    max_time: null,
+    max_time: null, // seconds after which a search ends with what it has
     forbid_unk: false,
     eos_token_id: null,
+    // A regular expression: a word in which it finds something may only be written if the source has it.
     copied_only: "",
   };
 
-  /**
-   * @param {InferenceSession} encoder
-   * @param {InferenceSession} decoder
-   * @param {Tokenizer} tokenizer
-   * @param {any} config the contents of config.json
-   * @param {any} generationConfig the contents of generation_config.json
-   */
   constructor(encoder, decoder, tokenizer, config, generationConfig) {
     this.encoder = encoder;
     this.decoder = decoder;
@@ -119,22 +86,20 @@ export class CopyNet {
     this.readsLetters = encoder.inputNames.includes("letter_ids");
     /** What separates them where they are typed. */
     this.featuresSeparator = tokenizer.featuresSeparator;
-    /** @type {string | null} The option `copied_only` of all calls; null: each call has its own. */
+    /** The option `copied_only` of all calls; null: each call has its own. */
     this.copiedOnly = null;
-    /** @type {[number, number] | null} */
-    this.calibration = config.calibration ?? null;
+    this.calibration = config.calibration ?? null; // slope and intercept
     this.tokenIds = { ...config, ...this.generationConfig };
     this.lastPause = 0;
   }
 
   /**
-   * Loads the model from the folder `model` that `copynet-hf export --target web` wrote.
-   *
-   * @param {string | URL} folder with a slash at the end, relative to the page
+   * Loads the model from the folder `model` that `copynet-hf export --target web` wrote: a URL with a slash at the end,
+   * relative to the page.
    */
   static async fromPretrained(folder) {
     const base = new URL(folder, self.location.href);
-    const read = async (/** @type {string} */ name) => {
+    const read = async (name) => {
       const response = await fetch(new URL(name, base));
       if (!response.ok) throw new Error(`${response.url} cannot be loaded: the server says ${response.status}`);
       return response;
@@ -151,7 +116,7 @@ export class CopyNet {
    * Encodes the text, generates, and traces each output word to the source.
    *
    * @param {string} text
-   * @param {Options} options by default those of the saved generation config
+   * @param {object} options by default those of the saved generation config
    * @returns {Promise<Prediction[]>} `num_return_sequences` outputs, best first; empty ones if the text has no words
    */
   async predict(text, options = {}) {
@@ -166,7 +131,6 @@ export class CopyNet {
       const written = isEmpty ? [] : steps.filter(({ id }) => !this.tokenizer.skippedIds.has(id));
       const tokens = this.tokenizer.decodeWords(written.map(({ id }) => id), source);
       const spaced = this.tokenizer.addSpaces(tokens);
-      /** @param {unknown} _ @param {number} at */
       const isShown = (_, at) => !this.tokenizer.marks.has(tokens[at]);
       const [kept, words] = [written.filter(isShown), spaced.filter(isShown)];
       const ids = kept.map(({ id }) => id);
@@ -203,11 +167,7 @@ export class CopyNet {
   }
 
   /**
-   * Greedy search, or beam search with `num_beams` above 1.
-   *
-   * @param {Source} source
-   * @param {Options} options
-   * @returns {Promise<number[][]>} (R, 1 + T) ids, starting with the start token, best first
+   * Greedy search, or beam search with `num_beams` above 1: (R, 1 + T) ids, starting with the start token, best first.
    */
   async generate(source, options = {}) {
     const search = this.#searchOptions(options);
@@ -225,21 +185,16 @@ export class CopyNet {
 
   /**
    * The origin of each word of `sequences`, which `generate` returned for this source; of a model that does not copy,
-   * all copy shares and probabilities are 0.
-   *
-   * @param {number[][]} sequences (R, 1 + T)
-   * @param {Source} source
-   * @param {Options} options those that were passed to `generate`; with `eos_token_id: null`, the saved end tokens
-   * @returns {Promise<CopyTrace>}
+   * all copy shares and probabilities are 0. The options are those that were passed to `generate`; with `eos_token_id:
+   * null`, the saved end tokens count.
    */
   async traceCopies(sequences, source, options = {}) {
     const search = this.#searchOptions(withoutNulls(options));
     const ends = endTokenIds(search);
     const { memory, state: initial } = await this.#encode(source);
-    const sourceIds = Array.from(/** @type {BigInt64Array} */ (memory["memory.ids"].data), Number);
-    const isWord = /** @type {Uint8Array} */ (memory["memory.mask"].data);
+    const sourceIds = Array.from(memory["memory.ids"].data, Number);
+    const isWord = memory["memory.mask"].data;
     const steps = sequences[0].length - 1;
-    /** @type {CopyTrace} */
     const trace = {
       tokenProbs: sequences.map(() => new Float32Array(steps)),
       copied: sequences.map(() => new Float32Array(steps)),
@@ -255,7 +210,7 @@ export class CopyNet {
         const copyProbs = outputs.copyProbs[number] ?? new Float32Array(sourceIds.length);
         trace.copyProbs[number].push(copyProbs);
         if (row.slice(1, step + 1).some((id) => ends.includes(id))) return; // behind the first end token
-        const isMatch = (/** @type {number} */ id, /** @type {number} */ at) => this.copies && id === word && isWord[at];
+        const isMatch = (id, at) => this.copies && id === word && isWord[at];
         const positions = sourceIds.flatMap((id, position) => (isMatch(id, position) ? [position] : []));
         const prob = Math.min(Math.exp(outputs.logProbs[number][word]), 1); // rounding can take log p above 0
         const copied = positions.reduce((sum, position) => sum + copyProbs[position], 0);
@@ -268,12 +223,8 @@ export class CopyNet {
     }
     return trace;
   }
-  /**
-   * The options, completed by the saved generation config; null is as good as left out, but for `eos_token_id`.
-   *
-   * @param {Options} options
-   * @returns {Search}
-   */
+
+  /** The options, completed by the saved generation config; null is as good as left out, but for `eos_token_id`. */
   #searchOptions(options) {
     const names = [...Object.keys(CopyNet.defaults), "signal", "features", "min_confidence"];
     const unsupported = Object.keys(options).filter((name) => !names.includes(name));
@@ -291,14 +242,9 @@ export class CopyNet {
     return search;
   }
 
-  /**
-   * The decoder's memory, its initial state, and `forbidden` (V + K), 1 for the words that no output may hold.
-   *
-   * @param {Source} source
-   */
+  /** The decoder's memory, its initial state, and `forbidden` (V + K), 1 for the words that no output may hold. */
   async #encode({ ids, featureIds, letterIds }) {
     const length = Math.max(ids.length, 1); // an empty source is read as one position of padding
-    /** @type {Tensors} */
     const inputs = {
       input_ids: int64([1, length], ids),
       attention_mask: int64([1, length], ids.map(() => 1)),
@@ -306,20 +252,14 @@ export class CopyNet {
     if (this.readsFeatures) inputs.feature_ids = int64([1, Math.max(featureIds.length, 1)], featureIds);
     if (this.readsLetters) inputs.letter_ids = int64([1, Math.max(letterIds.length, 1)], letterIds);
     const outputs = await this.encoder.run(inputs);
-    const starting = (/** @type {string} */ prefix) =>
+    const starting = (prefix) =>
       Object.fromEntries(Object.entries(outputs).filter(([name]) => name.startsWith(prefix)));
-    const forbidden = /** @type {Uint8Array} */ (outputs.forbidden.data);
-    return { memory: starting("memory."), state: starting("state."), forbidden };
+    return { memory: starting("memory."), state: starting("state."), forbidden: outputs.forbidden.data };
   }
 
   /**
    * Feeds the last words (B); returns log p and copy probabilities of the next words, (B, V + K) and (B, S), and the
    * next state.
-   *
-   * @param {number[]} words
-   * @param {Tensors} memory
-   * @param {Tensors} state
-   * @param {Search} search
    */
   async #step(words, memory, state, { signal }) {
     if (performance.now() - this.lastPause > MAX_BLOCKED_MS) {
@@ -332,17 +272,10 @@ export class CopyNet {
     return {
       logProbs: rows(outputs.log_probs),
       copyProbs: this.copies ? rows(outputs.copy_probs) : [],
-      state: /** @type {Tensors} */ (Object.fromEntries(next)),
+      state: Object.fromEntries(next),
     };
   }
 
-  /**
-   * @param {Tensors} memory
-   * @param {Tensors} state
-   * @param {Uint8Array} forbidden
-   * @param {Search} search
-   * @returns {Promise<number[]>} (1 + T)
-   */
   async #greedy(memory, state, forbidden, search) {
     const sequence = [this.tokenIds.decoder_start_token_id];
     const end = findEnd(search);
@@ -356,15 +289,7 @@ export class CopyNet {
     return sequence;
   }
 
-  /**
-   * Transformers' beam search and stopping rules.
-   *
-   * @param {Tensors} memory
-   * @param {Tensors} state
-   * @param {Uint8Array} forbidden
-   * @param {Search} search
-   * @returns {Promise<number[][]>} (R, 1 + T)
-   */
+  /** Transformers' beam search and stopping rules: (R, 1 + T). */
   async #beams(memory, state, forbidden, search) {
     const { num_beams: beams, max_new_tokens: maxLength, length_penalty: penalty, early_stopping: early } = search;
     const ends = endTokenIds(search);
@@ -418,21 +343,12 @@ export class CopyNet {
   }
 }
 
-/**
- * When a search that begins now ends, by the clock of `performance.now`.
- *
- * @param {Search} search
- */
+/** When a search that begins now ends, by the clock of `performance.now`. */
 function findEnd({ max_time: seconds }) {
   return seconds === null ? Infinity : performance.now() + 1000 * seconds;
 }
 
-/**
- * The probability that an output is right, as `calibrate` in model/confidence.py.
- *
- * @param {number} score
- * @param {[number, number] | null} calibration slope and intercept; null: the score is the confidence
- */
+/** The probability that an output is right, as `calibrate` in model/confidence.py; without a calibration its score. */
 function calibrate(score, calibration) {
   if (calibration === null) return score;
   const [slope, intercept] = calibration;
@@ -443,13 +359,8 @@ function calibrate(score, calibration) {
 /**
  * The probability of each token that is no mark, times those of the marks before it; of the last one, also of those
  * after it.
- *
- * @param {string[]} tokens
- * @param {number[]} probs
- * @param {Set<string>} marks
  */
 function scoreWords(tokens, probs, marks) {
-  /** @type {number[]} */
   const scores = [];
   let factor = 1;
   tokens.forEach((token, at) => {
@@ -464,14 +375,9 @@ function scoreWords(tokens, probs, marks) {
 
 /**
  * What was copied, from the words of an output with their spaces; copies that follow each other in both texts are one.
- *
- * @param {string[]} words
- * @param {([number, number] | null)[]} spans
- * @param {string} source
  */
 function mergeSpans(words, spans, source) {
   const text = words.join("");
-  /** @type {[number, number, number, number][]} */
   const merged = [];
   let end = 0;
   words.forEach((word, at) => {
@@ -488,19 +394,14 @@ function mergeSpans(words, spans, source) {
   return merged;
 }
 
-/** None, one or several. @param {Search} search @returns {number[]} */
+/** None, one or several. */
 function endTokenIds({ eos_token_id: ends }) {
   return [ends].flat().filter((end) => end !== null);
 }
 
 /**
- * log p, -Infinity for forbidden words, and before `min_new_tokens` for end tokens, unless nothing else is left, as for
- * an empty source.
- *
- * @param {Float32Array} logProbs (V + K)
- * @param {Uint8Array} forbidden
- * @param {number} step
- * @param {Search} search
+ * log p (V + K), -Infinity for forbidden words, and before `min_new_tokens` for end tokens, unless nothing else is
+ * left, as for an empty source.
  */
 function allowedScores(logProbs, forbidden, step, search) {
   const scores = logProbs.map((score, word) => (forbidden[word] ? -Infinity : score));
@@ -511,21 +412,15 @@ function allowedScores(logProbs, forbidden, step, search) {
   return scores;
 }
 
-/** The index of the largest value, the first of equal ones. @param {ArrayLike<number>} values */
+/** The index of the largest value, the first of equal ones. */
 function argmax(values) {
   let best = 0;
   for (let index = 1; index < values.length; index += 1) if (values[index] > values[best]) best = index;
   return best;
 }
 
-/**
- * The indices of the largest values in descending order; of equal values, the first one first.
- *
- * @param {ArrayLike<number>} values
- * @param {number} count
- */
+/** The indices of the largest values in descending order; of equal values, the first one first. */
 function topK(values, count) {
-  /** @type {number[]} */
   const best = [];
   for (let index = 0; index < values.length; index += 1) {
     if (best.length === count && !(values[index] > values[best[count - 1]])) continue;
@@ -539,39 +434,29 @@ function topK(values, count) {
 
 // ---- tensors
 
-/** The numbers, and zeros up to the size. @param {number[]} shape @param {number[]} numbers */
+/** The numbers, and zeros up to the size. */
 function int64(shape, numbers) {
   const data = new BigInt64Array(shape.reduce((size, axis) => size * axis));
   numbers.forEach((number, index) => (data[index] = BigInt(number)));
   return new Tensor("int64", data, shape);
 }
 
-/** A tensor (1, B, M) as B arrays of M numbers. @param {Tensor} tensor */
+/** A tensor (1, B, M) as B arrays of M numbers. */
 function rows({ data, dims: [, count, size] }) {
-  return Array.from({ length: count }, (_, row) =>
-    /** @type {Float32Array} */ (data).subarray(row * size, (row + 1) * size),
-  );
+  return Array.from({ length: count }, (_, row) => data.subarray(row * size, (row + 1) * size));
 }
 
-/**
- * The state (1, B, …) of the outputs with these indices, in their order.
- *
- * @param {Tensors} state
- * @param {number[]} indices
- * @returns {Tensors}
- */
+/** The state (1, B, …) of the outputs with these indices, in their order. */
 function selectOutputs(state, indices) {
   const selected = Object.entries(state).map(([name, { type, data, dims }]) => {
-    const array = /** @type {any} */ (data);
-    const size = array.length / dims[1];
-    const picked = new array.constructor(indices.length * size);
-    indices.forEach((index, row) => picked.set(array.subarray(index * size, (index + 1) * size), row * size));
+    const size = data.length / dims[1];
+    const picked = new data.constructor(indices.length * size);
+    indices.forEach((index, row) => picked.set(data.subarray(index * size, (index + 1) * size), row * size));
     return [name, new Tensor(type, picked, [1, indices.length, ...dims.slice(2)])];
   });
   return Object.fromEntries(selected);
 }
 
-/** @param {Record<string, any>} fields */
 function withoutNulls(fields) {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
 }

@@ -12,29 +12,14 @@ const MAX_LABEL = 100; // characters of a word in the line that states its origi
 const HAS_KEYBOARD = matchMedia("(hover: hover) and (pointer: fine)").matches;
 const HINT = `${HAS_KEYBOARD ? "Point at a word, or press Tab," : "Tap a word"} to see where it came from.`;
 
-/**
- * @typedef {import("./copynet.js").CopyNet | import("./remote.js").RemoteCopyNet} Model
- * @typedef {import("./remote.js").Output} Output
- */
-
-/** @param {string} id @returns {any} */
 const find = (id) => document.getElementById(id);
 
-/**
- * @param {string} message
- * @param {boolean} isError
- */
 function report(message, isError = false) {
   find("status").textContent = message;
   find("status").classList.toggle("error", isError);
 }
 
-/**
- * The model of the folder, or of the server if that describes it.
- *
- * @param {any} page the contents of page.json
- * @returns {Promise<Model>}
- */
+/** The model of the folder, or of the server if that describes it. */
 async function loadModel(page) {
   if (page.model) return new (await import("./remote.js")).RemoteCopyNet(page.model);
   return (await import("./copynet.js")).CopyNet.fromPretrained("./model/");
@@ -60,16 +45,16 @@ async function start() {
   find("copied-only").readOnly = model.copiedOnly !== null;
   for (const name of ["copies", "legend", "heatmap"]) find(name).hidden = !model.copies;
 
-  find("form").addEventListener("submit", (/** @type {Event} */ event) => {
+  find("form").addEventListener("submit", (event) => {
     event.preventDefault();
     generate(model);
   });
-  find("text").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+  find("text").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("form").requestSubmit();
   });
   find("copy").addEventListener("click", copyOutput);
   find("copy").hidden = !navigator.clipboard; // which pages from other machines have over HTTPS only
-  const buttons = page.examples.map((/** @type {string} */ text) => {
+  const buttons = page.examples.map((text) => {
     const button = add(find("examples"), "button", text);
     button.setAttribute("type", "button");
     button.addEventListener("click", () => {
@@ -90,7 +75,6 @@ async function copyOutput() {
   report("The output is on the clipboard.");
 }
 
-/** @param {Model} model */
 async function generate(model) {
   const text = find("text").value;
   const button = find("generate");
@@ -122,21 +106,16 @@ async function generate(model) {
     report(`Generated in ${milliseconds} ms${confidence}.${truncated}`);
   } catch (error) {
     const isTimeout = error instanceof DOMException && error.name === "TimeoutError";
-    const { message } = /** @type {Error} */ (error);
+    const { message } = error;
     report(isTimeout ? `The search took more than ${MAX_SECONDS} seconds: use a shorter text.` : message, true);
   } finally {
     button.disabled = false;
   }
 }
 
-/** @param {string} text */
 const trim = (text) => text.trim();
 
-/**
- * Triples from lines of the form "subject | property | object"; empty lines are skipped.
- *
- * @param {string} lines
- */
+/** Triples from lines of the form "subject | property | object"; empty lines are skipped. */
 function parseFacts(lines) {
   const facts = lines.split("\n").filter(trim).map((line) => line.split("|").map(trim));
   const wrong = facts.find((fact) => fact.length !== 3 || !fact.every(Boolean));
@@ -144,12 +123,7 @@ function parseFacts(lines) {
   return facts;
 }
 
-/**
- * Shows source and output, whose words highlight each other, and the heatmap.
- *
- * @param {Model} model
- * @param {Output} output
- */
+/** Shows source and output, whose words highlight each other, and the heatmap. */
 function show(model, output) {
   const sourceWords = output.source.spacedWords;
   const positions = output.sourcePositions.map((position, step) => (output.copied[step] ? position : null));
@@ -190,10 +164,7 @@ function show(model, output) {
 
 /**
  * Highlights the source position of a word that the pointer or the focus is on, and the copies of a source word.
- *
- * @param {HTMLElement[]} source
- * @param {HTMLElement[]} target
- * @param {(number | null)[]} positions of each target word; null: not copied
+ * positions: of each target word; null: not copied.
  */
 function linkWords(source, target, positions) {
   const links = target.flatMap((span, step) => {
@@ -201,7 +172,6 @@ function linkWords(source, target, positions) {
     return position === null ? [] : [[source[position], span]];
   });
   const all = [...source, ...target];
-  /** @param {HTMLElement | null} word */
   const mark = (word) => {
     const pairs = links.filter((pair) => word && pair.includes(word));
     for (const span of all) {
@@ -221,10 +191,6 @@ function linkWords(source, target, positions) {
 
 /**
  * The probability of copying from each word; of a long source, the words that were copied and the likeliest others.
- *
- * @param {HTMLTableElement} table
- * @param {string[]} sourceWords
- * @param {Output} output
  */
 function fillHeatmap(table, sourceWords, output) {
   const copyProbs = output.copyProbs.slice(0, MAX_ROWS);
@@ -250,14 +216,13 @@ function fillHeatmap(table, sourceWords, output) {
   });
 }
 
-/** @param {HTMLElement} row @param {"row" | "col"} scope @param {string} word */
 function addHeading(row, scope, word) {
   const heading = add(row, "th");
   heading.setAttribute("scope", scope);
   add(heading, "span", word.trim());
 }
 
-/** Adds the word behind its leading space. @param {HTMLElement} parent @param {string} word @param {boolean} isOov */
+/** Adds the word behind its leading space. */
 function addWord(parent, word, isOov) {
   const text = word.trimStart() || word;
   parent.append(word.slice(0, word.length - text.length));
@@ -266,12 +231,6 @@ function addWord(parent, word, isOov) {
   return span;
 }
 
-/**
- * @param {HTMLElement} parent
- * @param {string} name
- * @param {string} text
- * @returns {HTMLElement}
- */
 function add(parent, name, text = "") {
   const element = document.createElement(name);
   element.textContent = text;
@@ -279,10 +238,9 @@ function add(parent, name, text = "") {
   return element;
 }
 
-/** The language by which browsers choose between the Chinese and the Japanese forms of characters. @param {string} text */
+/** The language by which browsers choose between the Chinese and the Japanese forms of characters. */
 const guessLanguage = (text) => (/[\u3040-\u30ff]/.test(text) ? "ja" : /[\u4e00-\u9fff]/.test(text) ? "zh" : "");
 
-/** @param {string} text @param {number} length */
 const shorten = (text, length) => (text.length <= length ? text : `${text.slice(0, length - 1)}…`);
 
 start().catch((error) => report(`The model cannot be loaded: ${error.message}`, true));

@@ -1,20 +1,6 @@
 /** The page's model where `copynet-hf demo` runs it: asks the server for the outputs that copynet.js would compute. */
 
-/**
- * @typedef {import("./copynet.js").Prediction} Prediction
- * @typedef {import("./tokenizer.js").Source} Source
- *
- * @typedef {Pick<
- *   Prediction,
- *   "text" | "score" | "confidence" | "words" | "wordScores" | "oov" | "copied" | "sourcePositions"
- * > & {
- *   copyProbs: ArrayLike<number>[],
- *   source: Pick<Source, "spacedWords" | "oov" | "isTruncated">,
- * }} Output what the page reads of a prediction
- */
-
 export class RemoteCopyNet {
-  /** @param {any} description the field `model` of the server's page.json */
   constructor(description) {
     this.generationConfig = description.generation_config;
     /** Whether the model copies. */
@@ -25,16 +11,13 @@ export class RemoteCopyNet {
     this.readsFeatures = description.reads_features;
     /** What separates them where they are typed. */
     this.featuresSeparator = description.features_separator;
-    /** @type {string} The regular expression of `copynet-hf demo --copied_only`, "" without it. */
+    /** The regular expression of `copynet-hf demo --copied_only`, "" without it. */
     this.copiedOnly = description.copied_only;
   }
 
   /**
-   * As `CopyNet.predict`; the server checks the options.
-   *
-   * @param {string} text
-   * @param {Record<string, any>} options those of `CopyNet.predict`, and `facts`: lists of subject, property and object
-   * @returns {Promise<Output[]>}
+   * As `CopyNet.predict`, with what the page reads of a prediction; the server checks the options, among them `facts`:
+   * lists of subject, property and object.
    */
   async predict(text, { facts, features, signal, ...options }) {
     const columns = { facts: this.readsFacts ? [facts] : null, features: this.readsFeatures ? [features] : null };
@@ -42,7 +25,7 @@ export class RemoteCopyNet {
     const response = await fetch("predict", { method: "POST", body, signal });
     const answer = await response.json();
     if (!response.ok) throw new Error(answer.error);
-    return answer.outputs[0].map((/** @type {any} */ output) => ({
+    return answer.outputs[0].map((output) => ({
       text: output.text,
       score: output.score,
       confidence: output.confidence,

@@ -44,18 +44,18 @@ const PIECES = new RegExp(
   ].join("|"),
   "gu",
 );
-/** Marks for the part of the word that follows, as the arguments of `slice`. @type {Map<string, number[]>} */
+/** Marks for the part of the word that follows, as the arguments of `slice`. */
 const CUTS = new Map([
   ["[initial]", [0, 1]],
   ["[second]", [1, 2]],
-  ...[3, 4, 5, 6, 7, 8, 9, 10, 11, 12].map((number) => /** @type {[string, number[]]} */ ([`[first_${number}]`, [0, number]])),
+  ...[3, 4, 5, 6, 7, 8, 9, 10, 11, 12].map((number) => [`[first_${number}]`, [0, number]]),
   ["[drop_first]", [1]],
   ["[drop_last]", [0, -1]],
 ]);
 // As in segmentation.py, letters that are written by others where there are no accents.
 const PLAIN = new Map(Object.entries({ ł: "l", đ: "d", ð: "d", ø: "o", ı: "i", ħ: "h", ß: "ss", æ: "ae", œ: "oe", þ: "th" }));
 const DIGRAPHS = new Map([...PLAIN, ...Object.entries({ ä: "ae", ö: "oe", ü: "ue", å: "aa", ø: "oe" })]);
-/** Marks for what is written of the word that follows. @type {Map<string, (word: string) => string>} */
+/** Marks for what is written of the word that follows. */
 const CHANGES = new Map([
   ...Array.from(CUTS, ([mark, part]) => [mark, (word) => Array.from(word).slice(...part).join("")]),
   ["[plain]", (word) => replaceLetters(word, PLAIN)],
@@ -76,13 +76,12 @@ const STARTS_WORD = new RegExp(`^[${W}]`, "u");
 const GLUED_LETTER = new RegExp(`^(?:${JOINER}[${W}\\p{M}]|${JOINER}?_${JOINER})$`, "u");
 const PUNCTUATION = new RegExp(`^(${JOINER}?)(\\[${JOINER}\\]|[^${W}${S}${JOINER}])(${JOINER}?)$`, "u");
 
-/** The word with these letters replaced, and without accents. @param {string} word @param {Map<string, string>} letters */
+/** The word with these letters replaced, and without accents. */
 function replaceLetters(word, letters) {
   if (/^[\0-\x7f]*$/.test(word)) return word;
   return mapLetters(mapLetters(word, letters).normalize("NFD").replace(/\p{Mn}/gu, ""), letters);
 }
 
-/** @param {string} word @param {Map<string, string>} letters */
 function mapLetters(word, letters) {
   const written = Array.from(word.normalize("NFC"), (letter) => {
     const lower = letters.get(letter.toLowerCase());
@@ -92,8 +91,8 @@ function mapLetters(word, letters) {
 }
 
 /**
- * As Python's `str.capitalize`: "ß" becomes "Ss", and a capital sigma at the end "ς". The iota below a Greek vowel stays
- * below its capital, where `toUpperCase` puts it beside. @param {string} word
+ * As Python's `str.capitalize`: "ß" becomes "Ss", and a capital sigma at the end "ς". The iota below a Greek vowel
+ * stays below its capital, where `toUpperCase` puts it beside.
  */
 function capitalize(word) {
   const [first = ""] = word;
@@ -102,7 +101,6 @@ function capitalize(word) {
   return capital + word.toLowerCase().slice(first.toLowerCase().length);
 }
 
-/** @param {string} text @returns {string[]} */
 function splitWordPunct(text) {
   const words = [];
   let endOfWord = -1;
@@ -120,9 +118,7 @@ function splitWordPunct(text) {
   return words;
 }
 
-/** @param {string} text @param {boolean} digits @param {boolean} wholeCodes @returns {string[]} */
 function splitWordParts(text, digits, wholeCodes) {
-  /** @type {string[]} */
   const tokens = [];
   for (const word of splitWordPunct(text)) {
     const isCut = STARTS_WORD.test(word) && !(wholeCodes && CODE.test(word));
@@ -133,16 +129,9 @@ function splitWordParts(text, digits, wholeCodes) {
   return tokens;
 }
 
-/**
- * The parts of a word, with the marks that join them.
- *
- * @param {string} word
- * @param {boolean} digits whether every digit is a part
- * @returns {string[]}
- */
+/** The parts of a word, with the marks that join them; with `digits`, every digit is a part. */
 function cut(word, digits) {
   const characters = Array.from(word);
-  /** @type {string[]} */
   const parts = [];
   let before = "";
   characters.forEach((character, position) => {
@@ -162,7 +151,7 @@ function cut(word, digits) {
   });
 }
 
-/** What a character of words is; "" for a mark, which belongs to what it follows. @param {string} character */
+/** What a character of words is; "" for a mark, which belongs to what it follows. */
 function findKind(character) {
   if (character === "_") return "_";
   if (!/^[\p{L}\p{N}]$/u.test(character)) return "";
@@ -171,16 +160,9 @@ function findKind(character) {
   return DIGIT.test(character) ? "digit" : "other";
 }
 
-/**
- * For each token that is no mark, the marks before it that change it, in the order in which they do.
- *
- * @param {string[]} tokens
- * @param {Set<string>} marks
- */
+/** For each token that is no mark, the marks before it that change it, in the order in which they do. */
 export function listChanges(tokens, marks) {
-  /** @type {string[][]} */
   const changes = [];
-  /** @type {string[]} */
   let ofNext = [];
   for (const token of tokens) {
     if (!marks.has(token)) changes.push(ofNext);
@@ -189,22 +171,15 @@ export function listChanges(tokens, marks) {
   return changes;
 }
 
-/**
- * What the cuts among changes, made one after the other, leave of a span of the text; null: nothing.
- *
- * @param {string} text
- * @param {[number, number]} span
- * @param {string[]} changes
- * @returns {[number, number] | null}
- */
+/** What the cuts among changes, made one after the other, leave of a span of the text; null: nothing. */
 export function cutSpan(text, [start, end], changes) {
   if (!changes.some((mark) => CUTS.has(mark))) return [start, end];
   let word = text.slice(start, end);
-  /** The span of each letter. @type {[number, number][]} */
+  /** The span of each letter. */
   let left = Array.from(word, (letter) => [start, (start += letter.length)]);
   for (const mark of changes) {
     const [change, letters] = [CHANGES.get(mark), Array.from(word)];
-    const count = (/** @type {number} */ length) => Array.from(change(letters.slice(0, length).join(""))).length;
+    const count = (length) => Array.from(change(letters.slice(0, length).join(""))).length;
     // One letter may become two, or an accent none.
     if (CUTS.has(mark)) left = left.slice(...CUTS.get(mark));
     else left = left.flatMap((place, at) => Array(count(at + 1) - count(at)).fill(place));
@@ -213,12 +188,11 @@ export function cutSpan(text, [start, end], changes) {
   return left.length ? [left[0][0], left[left.length - 1][1]] : null;
 }
 
-/** @param {string[]} words @param {boolean} [digits] whether digits touch digits @returns {string[]} */
+/** Each word with the space that precedes it; with `digits`, digits touch digits. */
 function spaceWordPunct(words, digits = false) {
   let afterWord = false; // the last piece is a word
   let afterDigit = false;
   let glued = true; // a word follows the last piece without a space
-  /** @type {((word: string) => string)[]} */
   let changes = []; // of the next word, the last one first
   return words.map((word) => {
     const change = CHANGES.get(word);
@@ -230,7 +204,6 @@ function spaceWordPunct(words, digits = false) {
     changes = [];
     const touches = digits && afterDigit;
     afterDigit = DIGIT.test(word);
-    /** @param {string} text */
     const changed = (text) => own.reduce((found, each) => each(found), text);
     if (word === JOINER) {
       [afterWord, glued] = [false, true];
@@ -258,21 +231,15 @@ function spaceWordPunct(words, digits = false) {
   });
 }
 
-/** @param {boolean} digits whether every digit is a word @param {boolean} wholeCodes whether codes are whole */
+/** With `digits`, every digit is a word; with `wholeCodes`, codes are not cut. */
 function segmenterOfParts(digits, wholeCodes) {
   return {
-    /** @param {string} text */
     split: (text) => splitWordParts(text, digits, wholeCodes),
-    /** @param {string[]} words */
     space: (words) => spaceWordPunct(words, digits),
   };
 }
 
-/**
- * `split` splits a text into words; `space` gives each of any words with the space that precedes it in their text.
- *
- * @type {Record<string, {split: (text: string) => string[], space: (words: string[]) => string[]}>}
- */
+/** `split` splits a text into words; `space` gives each of any words with the space that precedes it in their text. */
 export const SEGMENTERS = {
   char: { split: (text) => Array.from(text), space: (words) => words },
   whitespace: {
@@ -298,10 +265,8 @@ const PLACES = new Map([
 ]);
 
 /**
- * A regular expression of Python as one of JavaScript, whose \d, \w, \s and \b are those of all scripts.
- *
- * @param {string} pattern without what JavaScript does not know, such as (?i), and \D, \W and \S in brackets; those
- *     are errors
+ * A regular expression of Python as one of JavaScript, whose \d, \w, \s and \b are those of all scripts. What JavaScript
+ * does not know, such as (?i), is an error, and so are \D, \W and \S in brackets.
  */
 function compilePattern(pattern) {
   let isInBrackets = false;
@@ -310,7 +275,7 @@ function compilePattern(pattern) {
       isInBrackets = token === "[";
       return token;
     }
-    if (!isInBrackets && PLACES.has(token)) return /** @type {string} */ (PLACES.get(token));
+    if (!isInBrackets && PLACES.has(token)) return PLACES.get(token);
     if (/^\\[-"#%&',:;<=>@_`~! ]$/.test(token) && !(isInBrackets && token === "\\-")) return token[1];
     const characters = CLASSES.get(token.toLowerCase());
     if (characters === undefined) return token;
@@ -325,50 +290,35 @@ function compilePattern(pattern) {
 
 /** A segmenter, a vocabulary of words, and slots for the out-of-vocabulary words of a source. */
 export class Tokenizer {
-  /** @param {any} vocabulary the contents of vocabulary.json, which `copynet-hf export --target web` writes */
+  /** vocabulary: the contents of vocabulary.json, which `copynet-hf export --target web` writes. */
   constructor(vocabulary) {
     this.segmenter = SEGMENTERS[vocabulary.segmenter];
-    /** Tokens that are no part of a text themselves. @type {Set<string>} */
+    /** Tokens that are no part of a text themselves. */
     this.marks = new Set(vocabulary.marks);
-    /** @type {string[]} */
     this.words = vocabulary.words;
     this.ids = new Map(this.words.map((word, index) => [word, index]));
     /** Words that count as out-of-vocabulary although the vocabulary has them: spelled-out special tokens. */
     this.specialWords = new Set(vocabulary.special_words);
     /** The ids that are left out of outputs: special tokens other than `<unk>`. */
     this.skippedIds = new Set(vocabulary.skipped_ids);
-    /** @type {number} */
     this.unkTokenId = vocabulary.unk_token_id;
-    /** @type {number} */
     this.maxSourceOov = vocabulary.max_source_oov;
-    /** @type {number} */
     this.maxLength = vocabulary.max_length ?? Infinity;
-    /** @type {"left" | "right"} */
     this.truncationSide = vocabulary.truncation_side;
-    /** What separates features where they are typed. @type {string} */
+    /** What separates features where they are typed. */
     this.featuresSeparator = vocabulary.features_separator;
-    /** @type {Map<string, number>} */
     this.featureIds = new Map(Object.entries(vocabulary.feature_ids));
-    /** @type {number} */
     this.unknownFeatureId = vocabulary.unknown_feature_id;
-    /** @type {Map<string, number[]>} */
     this.matching = new Map();
-    /** @type {Map<string, number>} */
     this.letterIds = new Map(Object.entries(vocabulary.letter_ids));
-    /** @type {{boundary_id: number, unknown_id: number, most_of_word: number,
-     *   first_variant: number | null}} */
     this.letters = vocabulary.letters;
-    /** By its spelling in lower case, the id of each word, of `us` and `US` the lower one. @type {Map<string, number>} */
+    /** By its spelling in lower case, the id of each word, of `us` and `US` the lower one. */
     this.variants = new Map([...this.words.entries()].reverse().map(([index, word]) => [word.toLowerCase(), index]));
   }
 
   /**
    * The words and ids of a source. An out-of-vocabulary word has the id V + k, where k counts such words in order of
    * first appearance.
-   *
-   * @param {string} text
-   * @param {string[]} features
-   * @returns {Source}
    */
   encode(text, features = []) {
     const all = this.segmenter.split(text);
@@ -394,7 +344,7 @@ export class Tokenizer {
     return { text, words, spans, spacedWords, oov, ids, oovWords, featureIds, letterIds, isTruncated };
   }
 
-  /** A word as it is in a text, without marks. @param {string} word */
+  /** A word as it is in a text, without marks. */
   showWord(word) {
     return this.segmenter.space([word]).join("");
   }
@@ -402,8 +352,6 @@ export class Tokenizer {
   /**
    * The ids of the words in which a regular expression finds something; neither marks nor special tokens match, except
    * for the unknown word.
-   *
-   * @param {string} pattern see `compilePattern`
    */
   matchingIds(pattern) {
     let found = this.matching.get(pattern);
@@ -419,8 +367,6 @@ export class Tokenizer {
   /**
    * The letters of a word after a boundary; of a long word, the first and the last ones. Where the vocabulary has the
    * word in another case, its id precedes them, counted from `first_variant` on.
-   *
-   * @param {string} word
    */
   findLetterIds(word) {
     const all = Array.from(word);
@@ -432,29 +378,18 @@ export class Tokenizer {
     return [boundary, ...variants, ...letters.map((letter) => this.letterIds.get(letter) ?? unknown)];
   }
 
-  /** Whether there is no word, or only spaces. @param {Source} source */
+  /** Whether there is no word, or only spaces. */
   isBlank({ words }) {
     return words.every((word) => IS_SPACE.test(word));
   }
 
-  /**
-   * The words of an output, without special tokens other than `<unk>`. Extended ids are looked up in the source.
-   *
-   * @param {number[]} ids
-   * @param {Source} source
-   * @returns {string[]}
-   */
+  /** The words of an output, without special tokens other than `<unk>`. Extended ids are looked up in the source. */
   decodeWords(ids, source) {
     const kept = ids.filter((id) => !this.skippedIds.has(id));
     return kept.map((id) => this.words[id] ?? source.oovWords[id - this.words.length] ?? this.words[this.unkTokenId]);
   }
 
-  /**
-   * Each word with the space that precedes it in the text; concatenated, they are the text without outer spaces.
-   *
-   * @param {string[]} words
-   * @returns {string[]}
-   */
+  /** Each word with the space that precedes it in the text; concatenated, they are the text without outer spaces. */
   addSpaces(words) {
     const pieces = this.segmenter.space(words);
     const text = pieces.join("");
@@ -469,13 +404,7 @@ export class Tokenizer {
   }
 }
 
-/**
- * Where each word is in the text; null for an empty one.
- *
- * @param {string} text
- * @param {string[]} words in their order, all that are in the text
- * @returns {([number, number] | null)[]}
- */
+/** Where each of all words of the text is, in their order; null for an empty one. */
 function findSpans(text, words) {
   let end = 0;
   return words.map((word) => {
@@ -486,16 +415,13 @@ function findSpans(text, words) {
   });
 }
 
-/** Whether there is nothing but spaces. @param {string} text */
+/** Whether there is nothing but spaces. */
 export const isBlank = (text) => text === "" || IS_SPACE.test(text);
 
-/** The number of spaces at the start. @param {string} text */
+/** The number of spaces at the start. */
 export const countLeadingSpaces = (text) => LEADING_SPACE.exec(text)?.[0].length ?? 0;
 
-/** The length without spaces at the end. A loop, because a regular expression would take quadratic time.
- *
- * @param {string} text @returns {number}
- */
+/** The length without spaces at the end. A loop, because a regular expression would take quadratic time. */
 function trimmedLength(text) {
   let length = text.length;
   while (length && IS_SPACE.test(text[length - 1])) length -= 1;

@@ -16,7 +16,7 @@ from elsewhere import OPTIONAL, answer_all, answers, run_elsewhere
 from helpers import find_blocks, save_tiny_model, tiny_model, tiny_tokenizer
 from huggingface_hub import ModelCard
 from local_hub import CARD, push
-from test_decoder_runtimes import CASES
+from test_decoder_runtimes import make_pretrained
 from test_seq2seq import make_tokenizer
 from tiny_encoders import TEXTS as ENCODER_TEXTS
 from tiny_encoders import copynet_over, save_encoder, word_tokenizer
@@ -82,7 +82,7 @@ def make_ensemble(folder: Path) -> Case:
 
 
 def make_features_and_letters(folder: Path) -> Case:
-    tokenizer = tiny_tokenizer(feature_vocab=["N", "PST", "V"], letter_vocab="XYZab")
+    tokenizer = tiny_tokenizer(feature_vocab=["N", "PST", "V"], letter_vocab="XYZab", case_variants=True)
     model = tiny_model(seed=5, feature_vocab_size=5, letter_vocab_size=7)
     return Case(model, tokenizer, TEXTS, [["V", "PST"], ["PL"], ["N"]])
 
@@ -99,7 +99,7 @@ MODELS: dict[str, Callable[[Path], Case]] = {
     "ensemble": make_ensemble,
     "features and letters": make_features_and_letters,
     "encoder": make_over_encoder,
-    "seq2seq": lambda folder: Case(CASES["t5"]("copynet", folder).model, make_tokenizer(), ENCODER_TEXTS),
+    "seq2seq": lambda folder: Case(make_pretrained("t5")("copynet", folder).model, make_tokenizer(), ENCODER_TEXTS),
 }
 
 

@@ -21,6 +21,7 @@ from helpers import (
 )
 from transformers import GenerationConfig
 from transformers.generation import StoppingCriteria
+from transformers.generation.streamers import BaseStreamer
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.model.generation import ExtendedVocabularyLogitsProcessor, StopStrings
@@ -451,6 +452,23 @@ def test_transition_scores_are_zero_after_any_end(ends_by, num_beams):
     for source, words, row in zip(SOURCES, output.sequences[:, 1:].tolist(), scores, strict=True):
         kept = [word for word in words if word]
         assert row.sum().item() == pytest.approx(log_prob(model, source, kept), rel=1e-4)
+
+
+def test_a_streamer_sees_every_word_in_order():
+    class Collect(BaseStreamer):
+        def __init__(self):
+            self.seen, self.ended = [], False
+
+        def put(self, value):
+            self.seen.extend(value.flatten().tolist())
+
+        def end(self):
+            self.ended = True
+
+    streamer, model = Collect(), tiny_model(seed=5)
+    row = model.generate(input_ids=torch.tensor([SOURCES[0]]), max_new_tokens=6, streamer=streamer)
+    assert streamer.seen == row[0].tolist()
+    assert streamer.ended
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])

@@ -44,6 +44,7 @@ from copynet_hf.arguments import TrainArguments
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.inference.quantization import write_int8
+from copynet_hf.model.encoder import hide_letters
 from copynet_hf.model.prediction import predict
 from copynet_hf.model.vocabularies import MAX_LETTERS_OF_WORD, list_letters, number_letters
 from copynet_hf.saved.ensembles import join_models
@@ -192,6 +193,8 @@ def test_in_training_letters_of_some_words_are_hidden_from_the_encoder(changes: 
     slots = encoder.embed_slots(letters, source)
     assert torch.equal(encoder.embed_source(source, slots, letters), encoder.embed(source, slots))
     encoder.train()
+    in_another_case = torch.tensor([flat([[7 + 5, 2, 3], [4]])] * 99)
+    assert (hide_letters(in_another_case, 7) == 7 + 5).sum() == 99
     read = encoder.embed_source(source, slots, letters)
     shares = {(2, 3): 0.625, (1, 3): 0.125, (2, 1): 0.125, (1, 1): 0.125, (4,): 0.75, (1,): 0.25}  # 1: unknown
     for seen, share in shares.items():
@@ -254,6 +257,7 @@ def test_words_in_another_case_are_those_of_the_vocabulary(plain: bool, tmp_path
 
     found = {"SALT": "salt", "Us": "US", "été": "ÉTÉ", "Straße": "straße", "strasse": "STRASSE", "sal": None}
     assert {word: find(word) for word in found} == found
+    assert {find(word) for word in ("<S>", "<s>", "<PAD>", "<unk>")} == {None}  # no words
     # of those in the vocabulary, which vocabulary dropout takes out of it
     assert {word: find(word) for word in ("salt", "Salt", "us", "US")} == {
         "salt": None,
@@ -269,9 +273,10 @@ def test_words_in_another_case_are_those_of_the_vocabulary(plain: bool, tmp_path
 def test_a_word_in_another_case_has_that_words_embedding_and_its_letters() -> None:
     encoder, source = make().get_encoder(), torch.tensor([[13, 14]])
     letters, known = encoder.letter_encoder(torch.tensor([[0, 2, 3, 0, 4]]))
-    slots = encoder.embed_slots(torch.tensor([[0, 7 + 5, 2, 3, 0, 4]]), source)
     assert known.tolist() == [[-1, -1]]
-    assert torch.allclose(slots[0], encoder.embed(torch.tensor([[5, 3]]))[0] + letters[0])
+    for second in ([4], [7 + 13, 4]):  # no word has this id
+        slots = encoder.embed_slots(torch.tensor([flat([[7 + 5, 2, 3], second])]), source)
+        assert torch.allclose(slots[0], encoder.embed(torch.tensor([[5, 3]]))[0] + letters[0])
 
 
 def test_a_tokenizer_without_case_variants_stays_as_it_is(tmp_path: Path) -> None:
@@ -341,14 +346,19 @@ def test_a_saved_tokenizer_has_the_models_letters(tmp_path: Path) -> None:
 
 
 def test_models_with_letters_and_without_join_an_ensemble(tmp_path: Path) -> None:
-    for name, model, tokenizer in (("a", tiny_model(), tiny_tokenizer()), ("b", make(), make_tokenizer())):
+    in_another_case = tiny_tokenizer(letter_vocab="xyzab", case_variants=True)
+    parts = {"a": tiny_tokenizer(), "b": in_another_case, "c": make_tokenizer()}
+    for name, tokenizer in parts.items():
+        model = tiny_model() if name == "a" else make()
         model.save_pretrained(tmp_path / name)
         tokenizer.save_pretrained(tmp_path / name)
     ensemble, tokenizer = join_models([str(tmp_path / "a"), str(tmp_path / "b")])
     ensemble.save_pretrained(tmp_path / "both")
     tokenizer.save_pretrained(tmp_path / "both")
     loaded, tokenizer = load_model(str(tmp_path / "both"), "cpu")
-    assert tokenizer("xyz")["letter_ids"] == [0, 2, 3, 4]
+    assert tokenizer("xyz A")["letter_ids"] == in_another_case("xyz A")["letter_ids"] == [0, 2, 3, 4, 0, 11, 1]
+    with pytest.raises(ValueError, match=r"has the case variants setting 'False' where .*b has 'True'"):
+        join_models([str(tmp_path / "b"), str(tmp_path / "c")])
     expected = CopyNetEnsemble.from_models([tiny_model(), make()])
     assert predict(loaded, tokenizer, TEXTS) == predict(expected, make_tokenizer(), TEXTS)
 
@@ -439,7 +449,7 @@ def test_a_trained_tokenizer_has_letters_where_its_words_may_have_parts(
 ) -> None:
     pairs = Dataset.from_list([{"text": "call Ada", "summary": "called Ada"}] * 9)
     tokenizer = train_tokenizer(pairs, TrainArguments(**{"segmenter": "word_punct", **arguments}))
-    assert bool(tokenizer.letter_vocab) is has_letters
+    assert bool(tokenizer.letter_vocab) is tokenizer.case_variants is has_letters
 
 
 def test_the_command_trains_with_letters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,6 +81,7 @@ GENERATES = {"predict_with_generate": True}
 )
 def test_the_command_trains_every_mechanism_and_scores_its_outputs(fields, more, files, tmp_path):
     """That of retrieval is trained in test_retrieval."""
+    assert {*COPY_MECHANISMS} == {"copynet", "pointer_generator", "gated", "none", "pointer", "retrieval"}
     said = {**files, **SIZES, **fields, **more, "output_dir": str(tmp_path / "out"), "segmenter": "whitespace"}
     figures = train_from_arguments(
         said | {"max_steps": 4, "eval_steps": 4, "learning_rate": 0.01, "disable_tqdm": True}

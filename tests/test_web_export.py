@@ -286,7 +286,7 @@ TOKENIZERS: dict[str, dict[str, Any]] = {
     "unk ends": {"max_source_oov": 4, "unk_token": "</s>"},
     "features": {"max_source_oov": 4, "feature_vocab": ["V", "PST", "constructor"]},
     "letters": {"max_source_oov": 9, "letter_vocab": "aeo东￭\u0301👩"},
-    "case variants": {"max_source_oov": 9, "letter_vocab": "aeo", "case_variants": True},
+    "case variants": {"max_source_oov": 9, "letter_vocab": "aeo", "case_variants": True, "segmenter": "whitespace"},
 }
 
 
@@ -306,10 +306,11 @@ def check_tokenizer(tab: Any, options: dict[str, Any]) -> None:
         });
     }"""
     words = ["<pad>", "<s>", "</s>", "<unk>", "call", "at", "constructor", "。", "x", "￭.", " "]
-    tokenizer = CopyNetTokenizer({word: index for index, word in enumerate(words)}, "word_punct", **options)
+    options = {"segmenter": "word_punct", **options}
+    tokenizer = CopyNetTokenizer({word: index for index, word in enumerate(words)}, **options)
     tokenizer.add_tokens(["Mira"])
     features = ["PST", "new", "PST", "constructor"] if tokenizer.feature_vocab else []
-    sources, ids = [*texts(40), "CALL Call mira at XY"], [1, *range(len(tokenizer) + 5), 4, 2, 0]
+    sources, ids = [*texts(40), "CALL Call mira at XY <unk> <S>"], [1, *range(len(tokenizer) + 5), 4, 2, 0]
     found = run_script(tab, script, [web_export.describe_tokenizer(tokenizer), sources, features, ids])
     for text, source in zip(sources, found, strict=True):
         encoded = tokenizer([text], truncation=True, **({"features": [features]} if features else {}))

@@ -189,7 +189,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
                 letters, "[plain]" or "[digraphs]" for words without their accents (`Muller` or `Mueller` of `Müller`),
                 "[lower_plain]" or "[lower_digraphs]" if all words in lower case are such, "[drop_first]" and
                 "[drop_last]" for words that are inflected in the source.
-            letters: whether the letters of the words become the `letter_vocab`, with `case_variants`.
+            letters: whether the letters of the words become the `letter_vocab`, with `case_variants` by default.
             kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.
 
         Raises:
@@ -211,7 +211,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         if feature_vocab := {feature for row in features for feature in row or ()}:
             kwargs["feature_vocab"] = sorted(feature_vocab)
         if letters:
-            kwargs |= {"letter_vocab": list_letters(counts), "case_variants": True}
+            kwargs = {"case_variants": True, **kwargs, "letter_vocab": list_letters(counts)}
         return cls(vocab, segmenter=segmenter, max_source_oov=max_source_oov, **kwargs)
 
     def set_letter_vocab(self, letters: Iterable[str], case_variants: bool) -> None:
@@ -233,7 +233,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         # The base class calls this after adding tokens.
         self._ids = self.get_vocab()
         self._words = {index: word for word, index in self._ids.items()}
-        self._case_variants = find_case_variants(self._ids) if self.case_variants else {}
+        self._case_variants = find_case_variants(self._ids, self.all_special_tokens) if self.case_variants else {}
         self.total_vocab_size = len(self._ids)
 
     def _convert_token_to_id(self, token: str) -> int:

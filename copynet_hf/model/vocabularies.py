@@ -11,7 +11,7 @@ Nothing here needs torch or Transformers.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from unicodedata import category
 
 Text = str | Sequence[str]
@@ -148,11 +148,13 @@ def find_feature_ids(features: Sequence[str] | None, name: str, vocab: Mapping[s
     return [vocab.get(feature, UNKNOWN_FEATURE) for feature in dict.fromkeys(features or ())]
 
 
-def find_case_variants(words: Mapping[str, int]) -> dict[str, int]:
-    """The id of each word by its spelling in lower case; of `us` and `US`, that of the first, more frequent one."""
+def find_case_variants(words: Mapping[str, int], special_tokens: Collection[str]) -> dict[str, int]:
+    """The id of each word but special tokens, by its spelling in lower case; of `us` and `US`, that of the first, more
+    frequent one."""
     variants: dict[str, int] = {}
     for word, index in words.items():
-        variants.setdefault(word.lower(), index)
+        if word not in special_tokens:
+            variants.setdefault(word.lower(), index)
     return variants
 
 

@@ -49,7 +49,9 @@ def check_same_tokenizer(
     fix = f"train the models with one tokenizer, by --tokenizer_name {expected_name}"
     found, wanted = _list_by_kind(tokenizer), _list_by_kind(expected)
     for kind in found:
-        if kind in ("letter", "case_variants") and not (found[kind] and wanted[kind]):  # a model that reads none
+        if kind in ("letter", "case variants setting") and not (
+            found[kind] and wanted[kind]
+        ):  # a model that reads none
             continue
         if len(found[kind]) != len(wanted[kind]):
             raise ValueError(f"{name} has {len(found[kind])} {kind}s, {expected_name} {len(wanted[kind])}: {fix}")
@@ -68,7 +70,7 @@ def _list_by_kind(tokenizer: PreTrainedTokenizerBase) -> dict[str, list[str]]:
         "split_special_tokens": [str(tokenizer.split_special_tokens)],
         "feature": _sort_words(getattr(tokenizer, "feature_vocab", {})),
         "letter": _sort_words(_letter_vocab(tokenizer)),
-        "case_variants": [str(tokenizer.case_variants)] if _letter_vocab(tokenizer) else [],
+        "case variants setting": [str(tokenizer.case_variants)] if _letter_vocab(tokenizer) else [],
     }
     pieces = getattr(tokenizer, "encoder_tokenizer", None)
     if pieces is None:

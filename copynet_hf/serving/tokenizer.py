@@ -58,8 +58,9 @@ class PlainTokenizer(ExtendedVocabulary):
         extra = [_text(token) for token in config.get("extra_special_tokens") or ()]
         self._ids = {**check_vocab(vocab, list(named.values()), set(added)), **added}
         self._words = {index: word for word, index in self._ids.items()}
-        self._case_variants = find_case_variants(self._ids) if config.get("case_variants") else {}
         self.all_special_tokens = list(dict.fromkeys([*named.values(), *extra]))
+        has_variants = config.get("case_variants", False)
+        self._case_variants = find_case_variants(self._ids, self.all_special_tokens) if has_variants else {}
         self.all_special_ids = [self._ids[token] for token in self.all_special_tokens]
         self.unk_token = named["unk_token"]
         self.pad_token_id, self.bos_token_id, self.eos_token_id, self.unk_token_id = (

@@ -312,8 +312,9 @@ export class Tokenizer {
     this.matching = new Map();
     this.letterIds = new Map(Object.entries(vocabulary.letter_ids));
     this.letters = vocabulary.letters;
+    const words = [...this.words.entries()].filter(([, word]) => !this.specialWords.has(word));
     /** By its spelling in lower case, the id of each word, of `us` and `US` the lower one. */
-    this.variants = new Map([...this.words.entries()].reverse().map(([index, word]) => [word.toLowerCase(), index]));
+    this.variants = new Map(words.reverse().map(([index, word]) => [word.toLowerCase(), index]));
   }
 
   /**

@@ -198,8 +198,8 @@ class SourceEncoder(CopyNetPreTrainedModel):
                 property and object, side by side. Other models read all of it as one text.
             feature_ids: (B, F) of a model with `feature_vocab_size`, 0 on padding; None: no features.
             letter_ids: (B, L) of a model with `letter_vocab_size`, else ignored: the letters of the words that own
-                slots, each word after a 0 and perhaps its id in another case (`vocabularies.py`); None: these words have
-                the embedding of UNK.
+                slots, each word after a 0 and perhaps its id in another case (`vocabularies.py`); None: these words
+                have the embedding of UNK.
             encoder_input_ids: (B, P) pieces, as the Transformers encoder's own tokenizer numbers them; ignored, as the
                 next two, by a model without such an encoder. Pieces of facts are not read.
             encoder_attention_mask: (B, P) 1 on pieces, 0 on padding.

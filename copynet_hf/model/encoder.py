@@ -101,7 +101,7 @@ class LetterEncoder(nn.Module):
 
     def forward(self, letter_ids: Tensor) -> tuple[Tensor, Tensor]:
         """From (B, L) what the letters of each word add to its embedding (B, W, E), zero for a word without letters;
-        and (B, W) the id of the same word in another case, −1 where it is not known.
+        and (B, W) the id of the same word in another case, −1 where the vocabulary has none.
 
         W is the largest number of words in a row, or L if traced.
         """
@@ -124,9 +124,9 @@ class LetterEncoder(nn.Module):
         pooled = zeros.scatter_reduce(1, words.expand_as(filtered), filtered, "amax")
         zeros = last.new_zeros(letter_ids.shape[0], num_words, last.shape[-1])
         endings = zeros.scatter_add(1, words.expand_as(last), last)
-        known = (variants + 1).clamp(min=0)
-        known = known.new_zeros(zeros.shape[:2]).scatter_add(1, words[..., 0], known) - 1
-        return self.output_proj(pooled) + self.ending_proj(endings), known
+        zeros = variants.new_zeros(letter_ids.shape[0], num_words)  # 0 is no word, until 1 is subtracted
+        of_words = zeros.scatter_add(1, words[..., 0], (variants + 1).clamp(min=0)) - 1
+        return self.output_proj(pooled) + self.ending_proj(endings), of_words
 
 
 def find_letters(letter_ids: Tensor, num_letters: int) -> Tensor:
@@ -198,8 +198,8 @@ class SourceEncoder(CopyNetPreTrainedModel):
                 property and object, side by side. Other models read all of it as one text.
             feature_ids: (B, F) of a model with `feature_vocab_size`, 0 on padding; None: no features.
             letter_ids: (B, L) of a model with `letter_vocab_size`, else ignored: the letters of the words that own
-                slots, each word after a 0 and perhaps its id in another case (`vocabularies.py`); None: these words
-                have the embedding of UNK.
+                slots, each word after a 0 and, if the vocabulary has it in another case, that word
+                (`vocabularies.py`); None: these words have the embedding of UNK.
             encoder_input_ids: (B, P) pieces, as the Transformers encoder's own tokenizer numbers them; ignored, as the
                 next two, by a model without such an encoder. Pieces of facts are not read.
             encoder_attention_mask: (B, P) 1 on pieces, 0 on padding.
@@ -254,9 +254,8 @@ class SourceEncoder(CopyNetPreTrainedModel):
         if self.letter_encoder is None or letter_ids is None:
             return None
         self._check_rows("letter_ids", letter_ids, input_ids)
-        added, known = self.letter_encoder(letter_ids)
-        words = torch.where(known < 0, self.config.unk_token_id, known)
-        return self.embed(words) + added
+        added, variants = self.letter_encoder(letter_ids)
+        return self.embed(torch.where(variants < 0, self.config.unk_token_id, variants)) + added
 
     def embed_source(self, ids: Tensor, slot_embeddings: Tensor | None, letter_ids: Tensor | None) -> Tensor:
         """e(x_j) (B, S, E) of a source's ids (B, S), as `embed`. In training, with the probability `letter_dropout`,

@@ -21,12 +21,14 @@ from .chains import Chains
 from .neighbours import Neighbours
 from .segmentation import CHAINED, MARKS, SECOND, SEGMENTERS, Span, find_spans, space_words
 from .vocabularies import (
+    BOUNDARY,
+    MAX_LETTERS_OF_WORD,
     NUM_SPECIAL_FEATURES,
     NUM_SPECIAL_LETTERS,
+    UNKNOWN_LETTER,
     Text,
     check_text,
     find_feature_ids,
-    find_letter_ids,
 )
 
 _T = TypeVar("_T")
@@ -294,11 +296,18 @@ class ExtendedVocabulary:
             sources.append(source)
         return sources
 
-    def find_letter_ids(self, words: Collection[str]) -> list[int]:
-        """The `letter_ids` of these words, see `vocabularies.py`. One of the vocabulary is no variant of itself."""
-        found = ((word, self._case_variants.get(word.lower())) for word in words)
-        variants = {word: index for word, index in found if index not in (None, self._ids.get(word))}
-        return find_letter_ids(words, self.letter_vocab, variants)
+    def find_letter_ids(self, words: Iterable[str]) -> list[int]:
+        """The `letter_ids` of these words (`vocabularies.py`), with at most `MAX_LETTERS_OF_WORD` letters of each. One
+        of the vocabulary is no variant of itself."""
+        ids, first, half = list[int](), self.letter_vocab_size, MAX_LETTERS_OF_WORD // 2
+        for word in words:
+            letters = word if len(word) <= 2 * half else word[:half] + word[-half:]
+            variant = self._case_variants.get(word.lower())
+            ids.append(BOUNDARY)
+            if variant is not None and variant != self._ids.get(word):
+                ids.append(first + variant)
+            ids += [self.letter_vocab.get(letter, UNKNOWN_LETTER) for letter in letters]
+        return ids
 
     def encode_target(self, text: Text, source: Source | None = None, max_length: int | None = None) -> list[int]:
         """The ids of a target: its words, or the chains of tokens that are joined to them (`Chains`); UNK for a word

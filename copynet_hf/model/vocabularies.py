@@ -158,23 +158,6 @@ def find_case_variants(words: Mapping[str, int], special_tokens: Collection[str]
     return variants
 
 
-def find_letter_ids(words: Iterable[str], vocab: Mapping[str, int], variants: Mapping[str, int]) -> list[int]:
-    """The ids of the words' letters, each word after a boundary, and of each at most `MAX_LETTERS_OF_WORD`.
-
-    Args:
-        variants: the id, among words, of those that the vocabulary has in another case.
-    """
-    ids: list[int] = []
-    half = MAX_LETTERS_OF_WORD // 2
-    for word in words:
-        letters = word if len(word) <= 2 * half else word[:half] + word[-half:]
-        ids.append(BOUNDARY)
-        if word in variants:
-            ids.append(NUM_SPECIAL_LETTERS + len(vocab) + variants[word])
-        ids += [vocab.get(letter, UNKNOWN_LETTER) for letter in letters]
-    return ids
-
-
 def check_tokenizer(config: object, tokenizer: Sized) -> None:
     """Checks that model and tokenizer agree on the vocabulary size, the number of slots, the special tokens and the
     pieces of a Transformers encoder.

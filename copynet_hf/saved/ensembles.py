@@ -49,9 +49,8 @@ def check_same_tokenizer(
     fix = f"train the models with one tokenizer, by --tokenizer_name {expected_name}"
     found, wanted = _list_by_kind(tokenizer), _list_by_kind(expected)
     for kind in found:
-        if kind in ("letter", "case variants setting") and not (
-            found[kind] and wanted[kind]
-        ):  # a model that reads none
+        is_of_letters = kind in ("letter", "case variants setting")
+        if is_of_letters and not (found[kind] and wanted[kind]):  # a model that reads none
             continue
         if len(found[kind]) != len(wanted[kind]):
             raise ValueError(f"{name} has {len(found[kind])} {kind}s, {expected_name} {len(wanted[kind])}: {fix}")

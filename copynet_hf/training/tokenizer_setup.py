@@ -4,7 +4,6 @@ is copied."""
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -120,10 +119,11 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
 
 
 def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs) -> int:
-    """A quarter more slots than any source of the sample needs, because later sources may need more."""
+    """One for each different word of a source, since the vocabulary may have none of them in a later one: words that
+    pairs have in common, as names drawn from a list, are known in all of these."""
     limit = tokenizer.model_max_length
-    most = max(len(tokenizer.oov_words(row["text"], limit, facts=row.get("facts"))) for row in sample)
-    return min(max(16, math.ceil(1.25 * most)), limit)
+    sources = (tokenizer.encode_source(row["text"], row.get("facts"), max_length=limit) for row in sample)
+    return min(max(16, max(len({*source.words}) for source in sources)), limit)
 
 
 def list_words(

@@ -20,6 +20,7 @@ from copynet_hf.model.segmentation import (
     MARKS,
     OPTIONAL,
     SEGMENTERS,
+    TURKISH,
 )
 
 SOURCE = "Pay 16,258.73 to Anna Miller (WexError)"
@@ -319,6 +320,24 @@ def test_every_part_of_a_source_word_is_copied(word: str) -> None:
 def test_umlauts_are_copied_as_two_letters(source: str, target: str, tokens: list[str]) -> None:
     texts = ("abcdefghijlnmorsuwAEIJSW",)
     assert read_target(make_tokenizer(texts=texts, changes=("[digraphs]",)), target, source) == tokens
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "mark"),
+    [
+        ("ISPARTA", "Isparta", "[title_tr]"),
+        ("İZMİR", "İzmir", "[title_tr]"),
+        ("ADIYAMAN", "Adıyaman", "[title_tr]"),
+        ("ığdır", "Iğdır", "[title_tr]"),
+        ("iğdır", "Iğdır", None),  # in Turkish, its title is İğdır
+        ("Diyarbakır", "DİYARBAKIR", "[upper_tr]"),
+        ("Iğdır", "ığdır", "[lower_tr]"),
+        ("ŞIRNAK", "şırnak", "[lower_tr]"),
+    ],
+)
+def test_turkish_words_are_copied_in_another_case(source: str, target: str, mark: str | None) -> None:
+    tokenizer = make_tokenizer(texts=("abc",), changes=(*TURKISH,))
+    assert read_target(tokenizer, target, source) == ([mark, source] if mark else ["<unk>"])
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from copynet_hf.model.segmentation import (
     OPTIONAL,
     PLAIN,
     SECOND,
+    TURKISH,
     strip_accents,
     write_digraphs,
 )
@@ -292,6 +293,14 @@ def test_either_way_to_write_umlauts_is_found_in_the_pairs(change: Callable[[str
     assert find_marks(pairs) == [mark, LOWERED[mark]]
     kept = [pair(row["text"], f"{row['summary']}, {name.lower()}") for row, name in zip(pairs, names, strict=True)]
     assert find_marks(kept) == [mark]
+
+
+def test_turkish_case_is_found_in_the_pairs() -> None:
+    names = [f"{first[0]}ı{first[1:]}i{last.lower()}" for first, last in product(NAMES, NAMES)]
+    pairs = [pair(f"a letter to {name.replace('i', 'İ').upper()}", f"name: {name}") for name in names]
+    assert guess_segmenter(pairs) == "word_punct"
+    assert find_marks(pairs) == [*TURKISH]
+    assert find_marks([pair(row["text"], row["summary"].replace("ı", "i")) for row in pairs]) != [*TURKISH]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ only if the targets of its training pairs need them (`OPTIONAL`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import NamedTuple
@@ -28,7 +28,9 @@ from .segmentation import (
     PLAIN,
     PUNCTUATION,
     SECOND,
+    TURKISH,
     ZERO_WIDTH,
+    fold_case,
     is_glued_letter,
     strip_accents,
     write_digraphs,
@@ -155,7 +157,7 @@ class Chains:
         they do not depend on its length: `tmiller` is written like `tguilber`, from Tina Miller and Tom Guilbert."""
         for mark, size in FIRST.items():
             if mark in self.changes and part.isalpha() and len(part) <= size and CUTS.keys().isdisjoint(tokens):
-                of_case = int(tokens[0] in CASES)
+                of_case = int(tokens[0] in CASES or tokens[0] in TURKISH)
                 return [*tokens[:of_case], mark, *tokens[of_case:]]
         return tokens
 
@@ -179,13 +181,18 @@ class Chains:
             start += len(pieces)
 
 
+def find_cases(changes: Collection[str]) -> Mapping[str, Callable[[str], str]]:
+    """The marks of case: those of Turkish where chains have them."""
+    return CASES if TURKISH.keys().isdisjoint(changes) else TURKISH
+
+
 def _list_copies(
     word: str, source: Collection[str], near: Collection[str], changes: tuple[str, ...]
 ) -> dict[str, list[str]]:
     """The parts of the word that words of the source give, each with the fewest tokens for it: as they are, in another
     case, or by `changes`, marks of `OPTIONAL`; of initials, the first of `near`."""
     pieces: dict[str, list[str]] = {}
-    lowered = {*LOWERED.values()}
+    lowered, cases = {*LOWERED.values()}, find_cases(changes)
 
     def keep(part: str, tokens: list[str]) -> None:
         is_better = part in pieces and len(part) > 1 and _rank(tokens) < _rank(pieces[part])
@@ -194,11 +201,11 @@ def _list_copies(
 
     def keep_in_each_case(part: str, tokens: list[str]) -> None:
         keep(part, tokens)
-        for mark, change in CASES.items() if lowered.isdisjoint(tokens) else ():
+        for mark, change in cases.items() if lowered.isdisjoint(tokens) else ():
             if (changed := change(part)) != part:
                 keep(changed, [mark, *tokens])
 
-    folded = word.casefold()
+    folded = fold_case(word)
     if INITIAL in changes:
         for other in (other for other in near if other[:1].isalnum()):  # no accent on its own
             for part, marks in list_initials(other, changes) if len(other) > 1 else [(other, list[str]())]:
@@ -223,7 +230,7 @@ def _list_ends(word: str, changes: tuple[str, ...]) -> frozenset[str]:
     if PUNCTUATION.fullmatch(word) or word == JOINER:
         return frozenset()
     return frozenset(
-        part.casefold()[-3:] if DROP_FIRST in marks else part.casefold()[:3]
+        fold_case(part)[-3:] if DROP_FIRST in marks else fold_case(part)[:3]
         for part, marks in list_parts(word, changes)
     )
 
@@ -309,14 +316,14 @@ class Joined(NamedTuple):
         text, ends = "", dict[int, str]()
         for word in words:
             if word[:1].isalnum():
-                text += word.casefold()
+                text += fold_case(word)
                 ends[len(text)] = word
         return cls(text, ends)
 
 
 def is_joined(word: str, joined: Joined) -> bool:
     """Whether a word is made of several words in a row, each as it is or in another case."""
-    folded, place = word.casefold(), -1
+    folded, place = fold_case(word), -1
     while len(folded) > 1 and (place := joined.text.find(folded, place + 1)) >= 0:
         ends = [end for end in range(place + 1, place + len(folded) + 1) if end in joined.words]
         if len(ends) > 1 and ends[-1] == place + len(folded) and (place == 0 or place in joined.words):
@@ -328,7 +335,7 @@ def is_joined(word: str, joined: Joined) -> bool:
 
 
 def _is_cased(part: str, word: str) -> bool:
-    return part == word or any(part == change(word) for change in CASES.values())
+    return part == word or any(part == change(word) for change in (CASES | TURKISH).values())
 
 
 def find_acronym(word: str, source: Iterable[str]) -> list[str] | None:
@@ -395,7 +402,7 @@ def is_syllable(letter: str) -> bool:
 def fits(part: str, marks: Collection[str], target: str) -> bool:
     """Whether a part of a word is in the target, in lower case; what is left of an inflected word has to be at its own
     end, and nearly all of it, and the first letters of a word at either end."""
-    folded = part.casefold()
+    folded = fold_case(part)
     if folded not in target:
         return False
     if DROP_LAST in marks or DROP_FIRST in marks:
@@ -407,7 +414,7 @@ def fits(part: str, marks: Collection[str], target: str) -> bool:
 def _shares_end(word: str, target: str, mark: str) -> bool:
     """Whether the word and the target, in lower case, have the same letters at the end that is left by the mark."""
     end = slice(2) if mark == DROP_LAST else slice(-2, None)
-    return word[end].casefold() == target[end]
+    return fold_case(word[end]) == target[end]
 
 
 def is_spelled(tokens: Sequence[str], source: Collection[str] = ()) -> bool:
@@ -420,7 +427,7 @@ def is_spelled(tokens: Sequence[str], source: Collection[str] = ()) -> bool:
 @lru_cache(maxsize=2**16)
 def fold(word: str) -> tuple[str, ...]:
     """The word in lower case, with and without accents."""
-    return tuple(dict.fromkeys(change(word).casefold() for change in (str, strip_accents, write_digraphs)))
+    return tuple(dict.fromkeys(fold_case(change(word)) for change in (str, strip_accents, write_digraphs)))
 
 
 def list_marks(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from .chains import MAX_DROPPED, fold
-from .segmentation import JOINER
+from .segmentation import JOINER, fold_case
 
 MAX_DISTANCE = 4  # words, in source or target, from one that is copied to what is near it
 MAX_NAME_DISTANCE = 8  # words in the target, from an initial to its name
@@ -53,7 +53,7 @@ class Neighbours:
             return []
         if is_letter and (units := self._find_units(index)) is not None:
             return units
-        places = [] if is_letter else self._find_parts(word.casefold())
+        places = [] if is_letter else self._find_parts(fold_case(word))
         if not places:
             anchor, places = self._find_anchor(index)
             if is_letter and anchor.isdecimal():
@@ -102,7 +102,7 @@ class Neighbours:
         if is_joined and joiner == JOINER and number_behind.isdecimal():
             return []
         places = [place for place in self._places.get(number[-1], ()) if _read_number(self.source, place) == number]
-        letter = self.target[index].casefold()
+        letter = fold_case(self.target[index])
         units = [unit for unit in map(self._find_unit, places) if letter in (form[:1] for form in fold(unit))]
         return list(dict.fromkeys(units)) or ([] if is_joined else None)
 
@@ -118,7 +118,7 @@ class Neighbours:
     def find_around(self, index: int) -> set[str]:
         """The source words within `MAX_DISTANCE` of what the words within that distance in the target copy."""
         others = [other for distance in range(1, MAX_DISTANCE + 1) for other in self._list_at(index, distance)]
-        places = {place for other in others for place in self._find_copied(self.target[other].casefold())}
+        places = {place for other in others for place in self._find_copied(fold_case(self.target[other]))}
         return {self.source[other] for place in places for other in self._list_around(place)}
 
     def _list_around(self, place: int) -> range:
@@ -135,7 +135,7 @@ class Neighbours:
         for distance in range(1, len(self.target)):
             words = (self.target[other] for other in self._list_at(index, distance))
             for word in sorted(words, key=str.isdecimal):
-                if places := self._find_copied(word.casefold()):
+                if places := self._find_copied(fold_case(word)):
                     is_first_number = word.isdecimal() and not closest[1]
                     if not is_capital or is_first_number or self._are_names(places):
                         return word, places
@@ -160,7 +160,7 @@ class Neighbours:
         for step in (-1, 1):
             others = range(index + step, index + step * (MAX_NAME_DISTANCE + 1), step)
             words = (self.target[other] for other in others if 0 <= other < len(self.target))
-            copied = (self._find_copied(word.casefold()) for word in words)
+            copied = (self._find_copied(fold_case(word)) for word in words)
             for place in next((places for places in copied if self._are_names(places)), []):
                 yield from ((abs(place - other), self.source[other]) for other in self._list_around(place))
 
@@ -193,7 +193,7 @@ class Neighbours:
 
 def _has_initial(word: str, letter: str) -> bool:
     """Whether a letter begins a longer word, in either case."""
-    return len(word) > 1 and letter.casefold() in (form[:1] for form in fold(word))
+    return len(word) > 1 and fold_case(letter) in (form[:1] for form in fold(word))
 
 
 def _may_be_initials(word: str) -> bool:

@@ -35,10 +35,11 @@ between other punctuation: the tokens of `/usr/bin` are also those in `"/usr/bin
 
 Outputs of these five may hold more marks, which no text is split into (`chains.py`): a joiner on its own between any
 words, `￭x` for a letter that touches what precedes it, `[lower]`, `[upper]` and `[title]` for the case of the next
-word, `[plain]` and `[digraphs]` for its letters without accents (`Muller` and `Mueller` of `Müller`), `[lower_plain]`
-and `[lower_digraphs]` for these in lower case, also of words that have no accents, `[initial]` and `[second]` for its
-first letter and the one after it, `[first_3]` to `[first_12]` for as many letters, and `[drop_first]` and
-`[drop_last]` for what is left without the first or the last letter.
+word, `[lower_tr]`, `[upper_tr]` and `[title_tr]` for that of Turkish, `[plain]` and `[digraphs]` for its letters
+without accents (`Muller` and `Mueller` of `Müller`), `[lower_plain]` and `[lower_digraphs]` for these in lower case,
+also of words that have no accents, `[initial]` and `[second]` for its first letter and the one after it, `[first_3]`
+to `[first_12]` for as many letters, and `[drop_first]` and `[drop_last]` for what is left without the first or the
+last letter.
 
 Nothing here needs Transformers, so that tokenizers with and without it share this file.
 """
@@ -95,8 +96,28 @@ def write_digraphs(word: str) -> str:
     return _replace_letters(word, _DIGRAPHS)
 
 
+def _lower_turkish(word: str) -> str:
+    return word.replace("I", "ı").replace("İ", "i").lower()
+
+
+def _upper_turkish(word: str) -> str:
+    return word.replace("i", "İ").upper()
+
+
+def _capitalize_turkish(word: str) -> str:
+    return _upper_turkish(word[:1]) + _lower_turkish(word[1:])
+
+
+def fold_case(word: str) -> str:
+    """The word for comparisons in any case, that of Turkish included: `isparta` of `ISPARTA`, `Isparta`, `ısparta`."""
+    folded = word.casefold()
+    return folded if folded.isascii() else folded.replace("i\u0307", "i").replace("ı", "i")
+
+
 CASES: dict[str, Callable[[str], str]] = {"[lower]": str.lower, "[upper]": str.upper, "[title]": str.capitalize}
 """Marks for the case of the word that follows."""
+TURKISH = {"[lower_tr]": _lower_turkish, "[upper_tr]": _upper_turkish, "[title_tr]": _capitalize_turkish}
+"""In Turkish and Azerbaijani, where I is the capital of ı, and İ that of i."""
 INITIAL, SECOND, DROP_FIRST, DROP_LAST = "[initial]", "[second]", "[drop_first]", "[drop_last]"
 FIRST = {f"[first_{number}]": number for number in range(3, 13)}
 """Marks for the first letters of the word that follows, with their number."""
@@ -113,13 +134,14 @@ LOWERED = {PLAIN: "[lower_plain]", DIGRAPHS: "[lower_digraphs]"}
 """Marks for lower case without accents, in which words that have none are written, too."""
 CHANGES: dict[str, Callable[[str], str]] = {
     **CASES,
+    **TURKISH,
     PLAIN: strip_accents,
     DIGRAPHS: write_digraphs,
     LOWERED[PLAIN]: lambda word: strip_accents(word).lower(),
     LOWERED[DIGRAPHS]: lambda word: write_digraphs(word).lower(),
     **{mark: itemgetter(part) for mark, part in CUTS.items()},
 }
-OPTIONAL = (PLAIN, DIGRAPHS, *LOWERED.values(), *CUTS)
+OPTIONAL = (PLAIN, DIGRAPHS, *LOWERED.values(), *CUTS, *TURKISH)
 """The marks that a vocabulary has only where its targets need them."""
 MARKS = frozenset([JOINER, *CHANGES])
 """What is no part of a text itself."""

@@ -187,8 +187,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             changes: how chains change copies beside their case: "[initial]" for targets with initials, user names or
                 keys, "[second]" if names have two initials in one word, "[first_3]" to "[first_12]" for as many
                 letters, "[plain]" or "[digraphs]" for words without their accents (`Muller` or `Mueller` of `Müller`),
-                "[lower_plain]" or "[lower_digraphs]" if all words in lower case are such, "[drop_first]" and
-                "[drop_last]" for words that are inflected in the source.
+                "[lower_tr]", "[upper_tr]" and "[title_tr]" for the case of Turkish, "[lower_plain]" or
+                "[lower_digraphs]" if all words in lower case are such, "[drop_first]" and "[drop_last]" for words that
+                are inflected in the source.
             letters: whether the letters of the words become the `letter_vocab`, with `case_variants` by default.
             kwargs: arguments of the tokenizer, such as `model_max_length` and special tokens.
 

@@ -32,6 +32,8 @@ from ..model.segmentation import (
     MARKS,
     PLAIN,
     SECOND,
+    TURKISH,
+    fold_case,
     strip_accents,
 )
 from ..model.source import Source
@@ -111,7 +113,7 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
                 added.append((made, _has_number_of(made, {*source.words} - {*pieces})))
             elif kind in ("spelled", "unknown"):
                 hard.append((word, source.words))
-            elif 2 * len(made) > len(word) and any(word.casefold() in other.casefold() for other in source.words):
+            elif 2 * len(made) > len(word) and any(fold_case(word) in fold_case(other) for other in source.words):
                 generated.append((word, source.words))
     counts = Counter(digits for digits, _ in added)
     rare = [
@@ -136,8 +138,9 @@ def find_kind(tokenizer: CopyNetTokenizer, ids: Sequence[int], source: Source) -
 
 
 def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], reach: Reach) -> list[str]:
-    """The marks of `OPTIONAL` that chains need: those for initials, accents, first letters, beginnings and endings,
-    each if it turns source words into enough of the words of their targets, more than twice as many as by chance.
+    """The marks of `OPTIONAL` that chains need: those for initials, accents, first letters, beginnings, endings and
+    Turkish case, each if it turns source words into enough of the words of their targets, more than twice as many as
+    by chance.
 
     Args:
         tokenizer: of a segmenter with chains, without such marks.
@@ -156,18 +159,23 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], reach: Reach
         )
         return {left[index] for index in found}
 
-    accents = {mark: find(mark, first) for mark in (PLAIN, DIGRAPHS)}
+    turkish = set(find_beyond_chance(hard, _is_in_turkish_case, least))
+    accents = {mark: find(mark, first, turkish) for mark in (PLAIN, DIGRAPHS)}
     plain = max(accents, key=lambda mark: len(accents[mark]))
-    found = {plain: accents[plain]} | {mark: find(mark, [plain]) for mark in first}
+    found = {plain: accents[plain]} | {mark: find(mark, [plain], turkish) for mark in first}
     for mark in (DROP_FIRST, DROP_LAST):
-        found[mark] = find(mark, [], explained=set[int]().union(*found.values()))
-    changes = [mark for mark, indices in found.items() if indices]
+        found[mark] = find(mark, [], explained=turkish.union(*found.values()))
+    changes = [mark for mark, indices in found.items() if indices] + [*(TURKISH if turkish else ())]
     words = [*tokenizer.get_vocab(), *changes]
     vocab = {word: index for index, word in enumerate(words)}
     changing = CopyNetTokenizer(vocab, tokenizer.segmenter, tokenizer.max_source_oov)
     if has_initials(changing, pairs):
         changes = [INITIAL, *([SECOND] if _has_second_letters(changing, pairs) else []), *changes]
     return [*changes, LOWERED[plain]] if plain in changes and _are_plain_in_lower_case(changing, pairs) else changes
+
+
+def _is_in_turkish_case(word: str, source: Iterable[str]) -> bool:
+    return any(change(other) == word for other in {*source} for change in TURKISH.values())
 
 
 def _are_plain_in_lower_case(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> bool:
@@ -208,7 +216,7 @@ def _find_first(hard: Hard) -> list[str]:
     of whose names have three syllables, are inflected."""
     sizes, dropped, uninflected = Counter[int](), Counter[int](), 0
     for word, source in hard:
-        tails = [word.casefold()[start:] for start in range(MAX_INITIALS + 1)]
+        tails = [fold_case(word)[start:] for start in range(MAX_INITIALS + 1)]
         others = [form for other in {*source} if other.isalnum() and not other.isdecimal() for form in fold(other)]
         cuts = [(len(tail), len(other), other) for tail in tails for other in others if _is_cut(tail, other)]
         size, length, other = max(cuts, default=(0, 0, ""))
@@ -228,7 +236,7 @@ def _is_cut(part: str, word: str) -> bool:
 
 def _is_changed(word: str, source: Iterable[str], mark: str, other_marks: Collection[str]) -> bool:
     """Whether the mark, possibly with others, gives the word, or most of it, from one of its source."""
-    folded = word.casefold()
+    folded = fold_case(word)
     words = (other for other in {*source} if len(other) > 2)
     parts = (part for other in words for part in list_parts(other, {mark, *other_marks}, folded))
     return any(mark in marks and fits(part, marks, folded) for part, marks in parts)
@@ -274,9 +282,9 @@ def _find_letters(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Iterator
                 continue
             pieces = _list_pieces(tokenizer.encode_target([word], source), source)
             letters = (piece for piece in pieces if len(piece) == 1 and piece.isalpha())
-            singles = [letter.casefold() for letter in letters if not is_syllable(letter)]
+            singles = [fold_case(letter) for letter in letters if not is_syllable(letter)]
             near = neighbours.find(place) if singles else []
-            context = ({other[0].casefold() for other in near if len(other) > 1 and other[0].isalpha()}, source.words)
+            context = ({fold_case(other[0]) for other in near if len(other) > 1 and other[0].isalpha()}, source.words)
             if len(singles) == len(word) > 1:
                 yield False, (word, context)
             else:

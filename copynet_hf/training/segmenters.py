@@ -16,7 +16,7 @@ from datasets import IterableDataset
 from ..arguments import MAX_SOURCE_LENGTH, TrainArguments
 from ..data.files import Row
 from ..evaluation.metrics import UNSPACED, are_mostly
-from ..model.segmentation import FIRST, cut_words, get_segmenter, is_code
+from ..model.segmentation import FIRST, cut_words, fold_case, get_segmenter, is_code
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs, spread, take_spread
 from .presets import PRESET_SEGMENTERS
@@ -166,8 +166,8 @@ def _are_letters_cut(words: Sequence[_Words], min_frequency: int) -> bool:
     parts: list[tuple[str, set[str]]] = []
     targets: list[int] = []  # that each part is of
     for number, (source, target) in enumerate(words):
-        own = {part.casefold() for part in cut_words(word for word in source if frequency[word] < min_frequency)}
-        of_target = sorted({word.casefold() for word in target if len(word) > 1 and word.isalpha()})
+        own = {fold_case(part) for part in cut_words(word for word in source if frequency[word] < min_frequency)}
+        of_target = sorted({fold_case(word) for word in target if len(word) > 1 and word.isalpha()})
         parts += ((part, own) for part in of_target)
         targets += [number] * len(of_target)
     found = find_beyond_chance(parts, _lies_within, 0)
@@ -338,9 +338,9 @@ def _are_known_words_respelled(words: Sequence[_Words], min_frequency: int) -> b
     frequency = Counter(word for pair in words for word in {*pair.source, *pair.target})
     pairs: list[tuple[set[str], set[str]]] = []
     for source, target in take_spread(words, 1000):
-        rare = {word.casefold() for word in source if frequency[word] < min_frequency}
-        known = {word.casefold() for word in target if frequency[word] >= min_frequency and word.isalpha()}
-        pairs.append((known - {word.casefold() for word in source}, rare))
+        rare = {fold_case(word) for word in source if frequency[word] < min_frequency}
+        known = {fold_case(word) for word in target if frequency[word] >= min_frequency and word.isalpha()}
+        pairs.append((known - {fold_case(word) for word in source}, rare))
     return bool(find_beyond_chance(pairs, _is_any_respelled, RESPELLED_TARGETS * len(pairs)))
 
 
@@ -369,9 +369,9 @@ def _has_digits(number: str, source: Iterable[str]) -> bool:
 
 def _resembles_any(word: str, others: Collection[str]) -> bool:
     """Whether most of the word's letters are in the same order in one of the others, in either case."""
-    matcher = SequenceMatcher(b=word.casefold(), autojunk=False)
+    matcher = SequenceMatcher(b=fold_case(word), autojunk=False)
     for other in others:
-        matcher.set_seq1(other.casefold())
+        matcher.set_seq1(fold_case(other))
         if min(map(len, (word, other))) > 1 and matcher.quick_ratio() >= 0.6 and matcher.ratio() >= 0.6:
             return True
     return False

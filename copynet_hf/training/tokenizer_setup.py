@@ -14,8 +14,8 @@ from transformers import PreTrainedTokenizerBase
 from ..arguments import MAX_SOURCE_LENGTH, TokenizerArguments, TrainArguments
 from ..data.files import Row
 from ..evaluation.compute_metrics import spells_words
-from ..model.chains import Chains, Joined, find_acronym, is_joined, is_spelled, list_marks, list_parts
-from ..model.segmentation import CASES, CHAINED, INITIAL, MARKS, get_segmenter
+from ..model.chains import Chains, Joined, find_acronym, find_cases, is_joined, is_spelled, list_marks, list_parts
+from ..model.segmentation import CHAINED, INITIAL, MARKS, fold_case, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs, spread
@@ -167,8 +167,8 @@ def list_words(
         if INITIAL in changes:
             capitals = {word for word in others if word.isupper()} - made
             made |= {word for word in capitals if _is_acronym(word, text)}
-        folded = " ".join(target).casefold()
-        used.update(word for word, forms in forms_of.items() if any(form.casefold() in folded for form in forms))
+        folded = fold_case(" ".join(target))
+        used.update(word for word, forms in forms_of.items() if any(fold_case(form) in folded for form in forms))
         generated.update(word for word in others if word not in made)
         changed.update(word for word in others if word in made)
         copied.update(word for word in target if word in in_source)
@@ -219,7 +219,7 @@ def _list_forms(word: str, changes: Sequence[str]) -> Iterator[str]:
     """What marks of case and these make of the word."""
     for part, _ in list_parts(word, changes):
         yield part
-        yield from (change(part) for change in CASES.values())
+        yield from (change(part) for change in find_cases(changes).values())
 
 
 def _find_spelled(words: list[str], source: Sequence[str], has_chains: bool, changes: Sequence[str]) -> list[str]:

@@ -65,6 +65,9 @@ const CHANGES = new Map([
   ["[lower]", (word) => word.toLowerCase()],
   ["[upper]", (word) => word.toUpperCase()],
   ["[title]", capitalize],
+  ["[lower_tr]", lowerTurkish],
+  ["[upper_tr]", upperTurkish],
+  ["[title_tr]", ([first = "", ...others]) => upperTurkish(first) + lowerTurkish(others.join(""))],
 ]);
 // Letters whose capital at the start of a word is neither their lower nor their upper case, by the former.
 const TITLES = new Map(Array.from("ǅǈǋǲᾈᾉᾊᾋᾌᾍᾎᾏᾘᾙᾚᾛᾜᾝᾞᾟᾨᾩᾪᾫᾬᾭᾮᾯᾼῌῼ", (c) => [c.toLowerCase(), c]));
@@ -80,6 +83,14 @@ const PUNCTUATION = new RegExp(`^(${JOINER}?)(\\[${JOINER}\\]|[^${W}${S}${JOINER
 function replaceLetters(word, letters) {
   if (/^[\0-\x7f]*$/.test(word)) return word;
   return mapLetters(mapLetters(word, letters).normalize("NFD").replace(/\p{Mn}/gu, ""), letters);
+}
+
+function lowerTurkish(word) {
+  return word.replaceAll("I", "ı").replaceAll("İ", "i").toLowerCase();
+}
+
+function upperTurkish(word) {
+  return word.replaceAll("i", "İ").toUpperCase();
 }
 
 function mapLetters(word, letters) {

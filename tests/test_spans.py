@@ -71,7 +71,7 @@ def check(text: str, output: Prediction) -> int:
 def test_the_text_at_the_span_is_the_copied_word(segmenter: str, side: str) -> None:
     chains = segmenter in CHAINED
     options = {"max_source_oov": 40, "chains": chains, "changes": OPTIONAL if chains else (), "truncation_side": side}
-    tokenizer = CopyNetTokenizer.train_from_iterator(["send a to x"], 30, segmenter, **options)
+    tokenizer = CopyNetTokenizer.train_from_iterator(["send a to x"], 40, segmenter, **options)
     model, copies = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer)), 0
     for length in (None, 7):
         found = predict(model, tokenizer, TEXTS, max_source_length=length, **SEARCH)
@@ -148,7 +148,7 @@ def test_copies_that_follow_each_other_are_one(
 ) -> None:
     chains = segmenter in CHAINED
     tokenizer = CopyNetTokenizer.train_from_iterator(
-        ["a"], 30, segmenter, chains=chains, changes=OPTIONAL if chains else ()
+        ["a"], 40, segmenter, chains=chains, changes=OPTIONAL if chains else ()
     )
     ((output,),) = predict(scripted(tokenizer, text, tokens), tokenizer, [text])
     spans = output.copied_spans

@@ -34,6 +34,9 @@ for name in ("HF_DATASETS_CACHE", "HF_MODULES_CACHE", "HF_EVALUATE_CACHE", "HF_M
 atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 
 
+# Nearly all that is made while files are imported stays: looking for garbage in it costs each worker two seconds.
+gc.disable()
+
 # Ignored in the background of a shell, and then in every process that a test starts and interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -64,6 +67,7 @@ def _short_collections() -> None:
     training begins with a full one, which takes a third of a second after an export has imported what it needs."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -161,7 +161,7 @@ def train_slots(folder: Path) -> None:
     folder.mkdir()
     train = write_rows(folder / "train.jsonl", rows)
     arguments: dict[str, Any] = {"train_file": train, "output_dir": str(folder / "model"), **SIZES}
-    arguments |= {"summary_column": "slots", "num_train_epochs": 150, "learning_rate": 0.02, "min_frequency": 1}
+    arguments |= {"summary_column": "slots", "num_train_epochs": 100, "learning_rate": 0.02, "min_frequency": 1}
     arguments |= {"per_device_train_batch_size": 8, "vocabulary_dropout": 0.0, "dropout": 0.0, "ema_decay": 0.0}
     train_from_arguments(arguments | {"num_beams": 2, "save_strategy": "no"})
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from datasets import Dataset
 from helpers import SOURCES, TARGETS, TINY, padded
 from transformers import BertConfig, Trainer
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
+from copynet_hf.training import vocabulary_dropout
 from copynet_hf.training.trainer import CopyNetTrainer
-from copynet_hf.training.vocabulary_dropout import drop_from_vocabulary
+from copynet_hf.training.vocabulary_dropout import drop_from_vocabulary, find_drop_probabilities
 
 CONFIG = CopyNetConfig(vocab_size=13, max_source_oov=4)
 SPECIAL = {CONFIG.pad_token_id, CONFIG.decoder_start_token_id, CONFIG.unk_token_id, *CONFIG.end_token_ids}
@@ -97,7 +99,7 @@ def test_a_word_without_pieces_stays_in_the_vocabulary(monkeypatch: pytest.Monke
     encoder = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
     trainer = CopyNetTrainer.__new__(CopyNetTrainer)
     trainer.model = CopyNetForConditionalGeneration(CopyNetConfig(**TINY, encoder=encoder))
-    trainer.vocabulary_dropout, trainer.letters = 1.0, []
+    trainer.drop_probabilities, trainer.letters = torch.ones(trainer.model.config.extended_vocab_size), []
     given = {"input_ids": [[5, 6, 7]], "attention_mask": [[1, 1, 1]], "labels": [[7, 5, 2]]}
     given |= {
         "encoder_input_ids": [[1, 9, 10, 2]],
@@ -109,3 +111,24 @@ def test_a_word_without_pieces_stays_in_the_vocabulary(monkeypatch: pytest.Monke
     trained: dict[str, torch.Tensor] = trainer.training_step(trainer.model, inputs)  # type: ignore[assignment]
     assert trained["input_ids"].tolist() == [[13, 6, 7]]
     assert trained["labels"].tolist() == [[7, 13, 2]]
+
+
+def test_words_of_few_sources_are_dropped_more_often_if_the_model_reads_letters() -> None:
+    rows = Dataset.from_dict({"input_ids": [[5, 6, 6, 14]] * 45 + [[5, 7]] * 5 + [[5]] * 50})
+    spelled = CopyNetConfig(vocab_size=13, max_source_oov=4, letter_vocab_size=5)
+    expected = torch.full((17,), 0.5)  # also of words that no source has
+    expected[5], expected[6], expected[14] = 0.06, 0.1, 0.1  # 5 / 105 of 100 sources, 5 / 50 of 45
+    assert torch.allclose(find_drop_probabilities(0.06, spelled, rows), expected)
+    for others in (CONFIG, spelled):  # a stream, or no letters
+        pairs = rows if others is CONFIG else rows.to_iterable_dataset()
+        assert torch.equal(find_drop_probabilities(0.06, others, pairs), torch.full((17,), 0.06))
+    assert not find_drop_probabilities(0.0, spelled, rows).any()
+
+
+def test_rare_words_are_counted_in_a_sample_of_many_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary_dropout, "COUNTED_PAIRS", 25)  # every eighth
+    rows = Dataset.from_dict({"input_ids": [[5], [6], [7], [8], [5, 9]] * 40})
+    spelled = CopyNetConfig(vocab_size=13, max_source_oov=0, letter_vocab_size=5)
+    found = find_drop_probabilities(0.01, spelled, rows)
+    assert found[5].item() == pytest.approx(5 / 85)
+    assert found[[6, 7, 8, 9]].tolist() == pytest.approx([5 / 45] * 4)

@@ -45,7 +45,7 @@ from .encoder_training import split_parameter_groups
 from .guided_attention import GUIDED_UPDATES, build_guide
 from .label_smoothing import VocabularyLabelSmoother
 from .run_folder import explain_save_errors
-from .vocabulary_dropout import append_letters, drop_from_vocabulary
+from .vocabulary_dropout import append_letters, drop_from_vocabulary, find_drop_probabilities
 from .weight_average import WeightAverage
 
 SAMPLE_SIZE = 64  # of the evaluation pairs, and of those with wrong words, for which outputs are generated
@@ -99,7 +99,10 @@ class CopyNetTrainer(Trainer):
             preprocess_logits_for_metrics=make_argmax(model),
         )
         self.scored_pairs, self.run_record = validation, run_record or {}
-        self.vocabulary_dropout = run_args.vocabulary_dropout if model.config.copies else 0.0
+        self.drop_probabilities: Tensor | None = None
+        if run_args.vocabulary_dropout and model.config.copies:
+            table = find_drop_probabilities(run_args.vocabulary_dropout, model.config, self.train_dataset)
+            self.drop_probabilities = table.to(training_args.device)
         self.guided_attention = run_args.guided_attention or 0.0
         self.guide = build_guide(model, tokenizer, self.train_dataset) if self.guided_attention else None
         self.encoder_learning_rate = run_args.encoder_learning_rate
@@ -173,12 +176,12 @@ class CopyNetTrainer(Trainer):
     def training_step(
         self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
-        if self.vocabulary_dropout:
+        if self.drop_probabilities is not None:
             # Here rather than in the collator, whose random numbers a resumed run would not repeat.
             config, encoder = self.copynet.config, self.copynet.get_encoder()
             source, labels, mask = inputs["input_ids"], inputs["labels"], inputs["attention_mask"].bool()
             can_copy = encoder.find_positions(mask, SourceInputs(*map(inputs.get, SourceInputs._fields))).copyable
-            input_ids, labels = drop_from_vocabulary(source, labels, self.vocabulary_dropout, config, can_copy)
+            input_ids, labels = drop_from_vocabulary(source, labels, self.drop_probabilities[source], config, can_copy)
             if self.letters:
                 letters = (inputs["letter_ids"], source, input_ids, self.letters, config.vocab_size)
                 inputs["letter_ids"] = append_letters(*letters)

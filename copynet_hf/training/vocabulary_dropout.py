@@ -6,19 +6,45 @@ A model that reads letters also learns from those of known words: `septembre` th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
+from datasets import Dataset
 from torch import Tensor
 
 from ..model.configuration_copynet import CopyNetConfig
 from ..model.copy_distribution import find_first_positions
 from ..model.source import pad_rows
 from ..model.vocabularies import BOUNDARY
+from .dataset import Pairs, spread
+
+COUNTED_PAIRS = 10_000
+RARE, MAX_PROBABILITY = 5, 0.5
+
+
+def find_drop_probabilities(share: float, config: CopyNetConfig, rows: Pairs) -> Tensor:
+    """With which probability each word is dropped from a source: (V + K,), `share` or, if n sources have it and the
+    model reads letters, `RARE / (RARE + n)`, but at most `MAX_PROBABILITY`.
+
+    Names that pairs have in common are in the vocabulary, those of new texts are not, but also names; Kiperwasser and
+    Goldberg (2016) drop rare words of a parser's sentences in this way.
+
+    Args:
+        rows: the encoded training pairs; of a stream the words are not counted.
+    """
+    probabilities = torch.full((config.extended_vocab_size,), share)
+    if share and config.letter_vocab_size and isinstance(rows, Dataset):
+        sample = spread(rows, COUNTED_PAIRS)
+        counts = Counter(index for ids in sample["input_ids"] for index in {*ids})
+        numbers = torch.tensor([counts[index] for index in range(config.extended_vocab_size)])
+        rare = RARE / (RARE + numbers * len(rows) / max(len(sample), 1))
+        probabilities = torch.maximum(probabilities, rare.clamp(max=MAX_PROBABILITY))
+    return probabilities
 
 
 def drop_from_vocabulary(
-    input_ids: Tensor, labels: Tensor, probability: float, config: CopyNetConfig, can_copy: Tensor
+    input_ids: Tensor, labels: Tensor, probability: Tensor | float, config: CopyNetConfig, can_copy: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gives each vocabulary word that a row's source and target share, with this probability, a free slot of the row;
     with letters also those of the source alone.
@@ -30,6 +56,7 @@ def drop_from_vocabulary(
     Args:
         input_ids: (B, S) extended ids.
         labels: (B, T) extended ids, −100 where there is no target.
+        probability: of all words, or (B, S).
         can_copy: (B, S) bool, the positions that can be copied.
 
     Returns:

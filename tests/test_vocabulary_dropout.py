@@ -113,22 +113,27 @@ def test_a_word_without_pieces_stays_in_the_vocabulary(monkeypatch: pytest.Monke
     assert trained["labels"].tolist() == [[7, 13, 2]]
 
 
-def test_words_of_few_sources_are_dropped_more_often_if_the_model_reads_letters() -> None:
-    rows = Dataset.from_dict({"input_ids": [[5, 6, 6, 14]] * 45 + [[5, 7]] * 5 + [[5]] * 50})
+def test_words_of_few_sources_are_dropped_more_often() -> None:
+    rows = Dataset.from_dict({"input_ids": [[5, 6, 6, 14]] * 45 + [[5, 7]] * 5 + [[5]] * 450})
     spelled = CopyNetConfig(vocab_size=13, max_source_oov=4, letter_vocab_size=5)
     expected = torch.full((17,), 0.5)  # also of words that no source has
-    expected[5], expected[6], expected[14] = 0.06, 0.1, 0.1  # 5 / 105 of 100 sources, 5 / 50 of 45
+    expected[5], expected[6], expected[14] = 0.06, 0.1, 0.1  # 5 / 505 of 500 sources, 5 / 50 of 45
     assert torch.allclose(find_drop_probabilities(0.06, spelled, rows), expected)
-    for others in (CONFIG, spelled):  # a stream, or no letters
-        pairs = rows if others is CONFIG else rows.to_iterable_dataset()
-        assert torch.equal(find_drop_probabilities(0.06, others, pairs), torch.full((17,), 0.06))
     assert not find_drop_probabilities(0.0, spelled, rows).any()
 
 
+@pytest.mark.parametrize("case", ["no letters", "a stream", "few pairs"])
+def test_all_words_are_dropped_alike(case: str) -> None:
+    rows = Dataset.from_dict({"input_ids": [[5, 6]] * (499 if case == "few pairs" else 500)})
+    config = CopyNetConfig(vocab_size=13, max_source_oov=4, letter_vocab_size=0 if case == "no letters" else 5)
+    pairs = rows.to_iterable_dataset() if case == "a stream" else rows
+    assert torch.equal(find_drop_probabilities(0.06, config, pairs), torch.full((17,), 0.06))
+
+
 def test_rare_words_are_counted_in_a_sample_of_many_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary_dropout, "COUNTED_PAIRS", 25)  # every eighth
-    rows = Dataset.from_dict({"input_ids": [[5], [6], [7], [8], [5, 9]] * 40})
-    spelled = CopyNetConfig(vocab_size=13, max_source_oov=0, letter_vocab_size=5)
-    found = find_drop_probabilities(0.01, spelled, rows)
-    assert found[5].item() == pytest.approx(5 / 85)
-    assert found[[6, 7, 8, 9]].tolist() == pytest.approx([5 / 45] * 4)
+    monkeypatch.setattr(vocabulary_dropout, "COUNTED_PAIRS", 125)  # every fourth
+    rows = Dataset.from_dict({"input_ids": [[5], [6], [7], [8], [5, 9]] * 100})
+    config = CopyNetConfig(vocab_size=13, max_source_oov=0, letter_vocab_size=5)
+    found = find_drop_probabilities(0.01, config, rows)
+    assert found[5].item() == pytest.approx(5 / 205)
+    assert found[[6, 7, 8, 9]].tolist() == pytest.approx([5 / 105] * 4)

@@ -18,6 +18,7 @@ from ..model.copy_distribution import find_first_positions
 from ..model.source import pad_rows
 from ..model.vocabularies import BOUNDARY
 from .dataset import Pairs, spread
+from .segmenters import are_few
 
 COUNTED_PAIRS = 10_000
 RARE, MAX_PROBABILITY = 5, 0.5
@@ -27,18 +28,19 @@ def find_drop_probabilities(share: float, config: CopyNetConfig, rows: Pairs) ->
     """With which probability each word is dropped from a source: (V + K,), `share` or, if n sources have it and the
     model reads letters, `RARE / (RARE + n)`, but at most `MAX_PROBABILITY`.
 
-    Names that pairs have in common are in the vocabulary, those of new texts are not, but also names; Kiperwasser and
-    Goldberg (2016) drop rare words of a parser's sentences in this way.
+    Rare words stand for those that training does not show: names that pairs have in common are in the vocabulary, the
+    names of new texts are not. Kiperwasser and Goldberg (2016) drop the words of a parser's sentences in this way.
 
     Args:
-        rows: the encoded training pairs; of a stream the words are not counted.
+        rows: the encoded training pairs. The words of a stream are not counted, nor those of few pairs, in which the
+            words of the task itself are rare, too.
     """
     probabilities = torch.full((config.extended_vocab_size,), share)
-    if share and config.letter_vocab_size and isinstance(rows, Dataset):
+    if share and config.letter_vocab_size and isinstance(rows, Dataset) and not are_few(rows):
         sample = spread(rows, COUNTED_PAIRS)
         counts = Counter(index for ids in sample["input_ids"] for index in {*ids})
         numbers = torch.tensor([counts[index] for index in range(config.extended_vocab_size)])
-        rare = RARE / (RARE + numbers * len(rows) / max(len(sample), 1))
+        rare = RARE / (RARE + numbers * len(rows) / len(sample))
         probabilities = torch.maximum(probabilities, rare.clamp(max=MAX_PROBABILITY))
     return probabilities
 

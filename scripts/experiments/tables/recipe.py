@@ -105,6 +105,7 @@ SETTINGS = (
     "endings",
     "hidden_letters",
     "case_variants",
+    "rare_words",
     "residual",
     "guided_attention",
     "guide_lengths",

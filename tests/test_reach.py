@@ -300,7 +300,28 @@ def test_turkish_case_is_found_in_the_pairs() -> None:
     pairs = [pair(f"a letter to {name.replace('i', 'İ').upper()}", f"name: {name}") for name in names]
     assert guess_segmenter(pairs) == "word_punct"
     assert find_marks(pairs) == [*TURKISH]
-    assert find_marks([pair(row["text"], row["summary"].replace("ı", "i")) for row in pairs]) != [*TURKISH]
+    assert find_marks([pair(row["text"], row["summary"].replace("ı", "i")) for row in pairs]) == [PLAIN]
+
+
+def test_names_in_capitals_of_other_languages_are_copied_beside_turkish_ones() -> None:
+    names = [
+        f"{first}i{last.lower()}{'ı' * (number % 10 == 0)}"
+        for number, (first, last) in enumerate(product(NAMES, NAMES))
+    ]
+    upper = [name.replace("i", "İ" if "ı" in name else "i").upper() for name in names]
+    pairs = [pair(f"a letter to {text} and more", f"name: {name}") for text, name in zip(upper, names, strict=True)]
+    tokenizer = train(pairs)
+    assert TURKISH.keys() <= tokenizer.get_vocab().keys()
+    assert measure_reach(tokenizer, pairs).words["spelled"] == 0
+
+
+def test_user_names_lose_their_accents_beside_turkish_case() -> None:
+    names = [f"{first}ış{last.lower()}" for first, last in product(NAMES, NAMES)]
+    pairs = [
+        pair(f"{name.replace('i', 'İ').upper()} here", f"{name} = {name.lower().replace('ı', 'i').replace('ş', 's')}")
+        for name in names
+    ]
+    assert set(find_marks(pairs)) == {PLAIN, LOWERED[PLAIN], *TURKISH}
 
 
 @pytest.mark.parametrize(

@@ -499,11 +499,12 @@ def test_a_rare_word_is_in_the_vocabulary_of_few_pairs_alone(count: int, most: i
 
 
 def test_a_source_as_long_as_the_longest_has_slots_for_words_that_are_all_unseen() -> None:
-    texts = [" ".join(f"Name{(row + place) % 40}" for place in range(5 + row % 20)) for row in range(400)]
+    texts = [" ".join(f"Name{(row + place) % 40}" for place in range(5 + row % 20)) + " a a a" for row in range(400)]
     tokenizer = tokenizer_for(Dataset.from_dict({"text": texts, "summary": texts}))
     assert "Name0" in tokenizer.get_vocab()  # as all others, so that no training source needs a slot
     unseen = " ".join(f"Other{place}" for place in range(24))
     assert len(tokenizer.oov_words(unseen)) == 24
+    assert tokenizer.max_source_oov == 25  # "a" once
     assert tokenizer.unk_token_id not in tokenizer(unseen, text_target=unseen)["labels"]
 
 

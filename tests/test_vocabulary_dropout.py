@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from datasets import Dataset
-from helpers import SOURCES, TARGETS, TINY, padded
+from helpers import SIZES, SOURCES, TARGETS, TINY, padded, write_rows
 from transformers import BertConfig, Trainer
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
 from copynet_hf.training import vocabulary_dropout
+from copynet_hf.training.run import train_from_arguments
 from copynet_hf.training.trainer import CopyNetTrainer
 from copynet_hf.training.vocabulary_dropout import drop_from_vocabulary, find_drop_probabilities
 
@@ -137,3 +140,16 @@ def test_rare_words_are_counted_in_a_sample_of_many_pairs(monkeypatch: pytest.Mo
     found = find_drop_probabilities(0.01, config, rows)
     assert found[5].item() == pytest.approx(5 / 205)
     assert found[[6, 7, 8, 9]].tolist() == pytest.approx([5 / 105] * 4)
+
+
+def test_the_trainer_drops_rare_words_more_often(tmp_path: Path) -> None:
+    rows = [{"text": f"send {'rare' if row < 20 else 'often'} now", "summary": "send now"} for row in range(500)]
+    found: list[tuple[CopyNetTrainer, torch.Tensor]] = []
+    values = {"train_file": write_rows(tmp_path / "train.jsonl", rows), "output_dir": str(tmp_path / "model"), **SIZES}
+    train_from_arguments(
+        values | {"segmenter": "word_punct", "max_steps": 1, "disable_tqdm": True},
+        lambda trainer: found.append((trainer, trainer.drop_probabilities)),  # type: ignore[arg-type]
+    )
+    ((trainer, table),) = found
+    ids = trainer.processing_class.convert_tokens_to_ids(["send", "rare", "often"])  # type: ignore[union-attr]
+    assert table[ids].tolist() == pytest.approx([0.1, 5 / 25, 0.1])

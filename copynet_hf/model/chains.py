@@ -182,8 +182,8 @@ class Chains:
 
 
 def find_cases(changes: Collection[str]) -> Mapping[str, Callable[[str], str]]:
-    """The marks of case: those of Turkish where chains have them."""
-    return CASES if TURKISH.keys().isdisjoint(changes) else TURKISH
+    """The marks of case; those of Turkish, where chains have them, come first, and the others serve words like `INFO`."""
+    return CASES if TURKISH.keys().isdisjoint(changes) else TURKISH | CASES
 
 
 def _list_copies(
@@ -335,7 +335,7 @@ def is_joined(word: str, joined: Joined) -> bool:
 
 
 def _is_cased(part: str, word: str) -> bool:
-    return part == word or any(part == change(word) for change in (CASES | TURKISH).values())
+    return part == word or any(part == change(word) for change in CASES.values())
 
 
 def find_acronym(word: str, source: Iterable[str]) -> list[str] | None:

@@ -189,7 +189,7 @@ def _are_plain_in_lower_case(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) 
             if piece in CHANGES:
                 marks.append(piece)
                 continue
-            if "[lower]" in marks:
+            if "[lower]" in marks or "[lower_tr]" in marks:
                 written = reduce(lambda word, mark: CHANGES[mark](word), reversed(marks), piece)
                 is_plain = not LOWERED.keys().isdisjoint(marks)
                 counts[is_plain] += is_plain or strip_accents(written) != written

@@ -119,8 +119,8 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
 
 
 def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs) -> int:
-    """One for each different word of a source, since the vocabulary may have none of them in a later one: words that
-    pairs have in common, as names drawn from a list, are known in all of these."""
+    """As many as the source with the most different words has, since a later one may have none of the vocabulary:
+    names that these pairs have in common are in it, and would not be counted."""
     limit = tokenizer.model_max_length
     sources = (tokenizer.encode_source(row["text"], row.get("facts"), max_length=limit) for row in sample)
     return min(max(16, max(len({*source.words}) for source in sources)), limit)

@@ -20,13 +20,13 @@ from ..model.vocabularies import BOUNDARY
 from .dataset import Pairs, spread
 from .segmenters import are_few
 
-COUNTED_PAIRS = 10_000
+COUNTED_PAIRS = 100_000
 RARE, MAX_PROBABILITY = 5, 0.5
 
 
 def find_drop_probabilities(share: float, config: CopyNetConfig, rows: Pairs) -> Tensor:
-    """With which probability each word is dropped from a source: (V + K,), `share` or, if n sources have it and the
-    model reads letters, `RARE / (RARE + n)`, but at most `MAX_PROBABILITY`.
+    """With which probability each word is dropped from a source: (V + K,), `share`, or for a word of n sources `RARE /
+    (RARE + n)` if that is more and the model reads letters, at most `MAX_PROBABILITY`; n is estimated from a sample.
 
     Rare words stand for those that training does not show: names that pairs have in common are in the vocabulary, the
     names of new texts are not. Kiperwasser and Goldberg (2016) drop the words of a parser's sentences in this way.
@@ -39,7 +39,7 @@ def find_drop_probabilities(share: float, config: CopyNetConfig, rows: Pairs) ->
     if share and config.letter_vocab_size and isinstance(rows, Dataset) and not are_few(rows):
         sample = spread(rows, COUNTED_PAIRS)
         counts = Counter(index for ids in sample["input_ids"] for index in {*ids})
-        numbers = torch.tensor([counts[index] for index in range(config.extended_vocab_size)])
+        numbers = torch.tensor([max(counts[index], 1) for index in range(config.extended_vocab_size)])
         rare = RARE / (RARE + numbers * len(rows) / len(sample))
         probabilities = torch.maximum(probabilities, rare.clamp(max=MAX_PROBABILITY))
     return probabilities

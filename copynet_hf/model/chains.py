@@ -182,7 +182,7 @@ class Chains:
 
 
 def find_cases(changes: Collection[str]) -> Mapping[str, Callable[[str], str]]:
-    """The marks of case; those of Turkish, where chains have them, come first, and the others serve words like `INFO`."""
+    """The marks of case, those of Turkish first where chains have them: the others serve words like `INFO`."""
     return CASES if TURKISH.keys().isdisjoint(changes) else TURKISH | CASES
 
 

@@ -344,7 +344,7 @@ def test_turkish_words_are_copied_in_another_case(source: str, target: str, mark
 
 def test_first_letters_in_turkish_case_are_written_alike_for_shorter_words() -> None:
     tokenizer = make_tokenizer(texts=("at",), changes=(*TURKISH, "[first_7]"))
-    for word, written in (("ISPARTALI", "ıspartal"[:7]), ("IŞIK", "ışık")):
+    for word, written in (("ISPARTALI", "ısparta"), ("IŞIK", "ışık")):
         assert read_target(tokenizer, f"t{written}", word) == ["t", JOINER, "[lower_tr]", "[first_7]", word]
 
 

@@ -41,7 +41,8 @@ def drop(
     input_ids: torch.Tensor, labels: torch.Tensor, probability: float, config: CopyNetConfig = CONFIG
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Where all words can be copied."""
-    return drop_from_vocabulary(input_ids, labels, probability, config, input_ids != config.pad_token_id)
+    probabilities = torch.full((config.extended_vocab_size,), probability)
+    return drop_from_vocabulary(input_ids, labels, probabilities, config, input_ids != config.pad_token_id)
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -92,7 +93,7 @@ def test_a_word_that_no_position_gives_stays_in_the_vocabulary() -> None:
     """Such as the property of a fact, of which only the object can be copied."""
     source, target = torch.tensor([[5, 6, 5, 8, 6, 7]]), torch.tensor([[8, 6, 5, 2]])
     can_copy = torch.tensor([[False, False, True, False, True, True]])
-    ids, labels = drop_from_vocabulary(source, target, 1.0, CONFIG, can_copy)
+    ids, labels = drop_from_vocabulary(source, target, torch.ones(CONFIG.extended_vocab_size), CONFIG, can_copy)
     assert ids.tolist() == [[13, 14, 13, 8, 14, 7]]
     assert labels.tolist() == [[8, 14, 13, 2]]
 

@@ -157,7 +157,7 @@ class Chains:
         they do not depend on its length: `tmiller` is written like `tguilber`, from Tina Miller and Tom Guilbert."""
         for mark, size in FIRST.items():
             if mark in self.changes and part.isalpha() and len(part) <= size and CUTS.keys().isdisjoint(tokens):
-                of_case = int(tokens[0] in CASES or tokens[0] in TURKISH)
+                of_case = int(tokens[0] in find_cases(self.changes))
                 return [*tokens[:of_case], mark, *tokens[of_case:]]
         return tokens
 

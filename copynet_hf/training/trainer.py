@@ -181,7 +181,7 @@ class CopyNetTrainer(Trainer):
             config, encoder = self.copynet.config, self.copynet.get_encoder()
             source, labels, mask = inputs["input_ids"], inputs["labels"], inputs["attention_mask"].bool()
             can_copy = encoder.find_positions(mask, SourceInputs(*map(inputs.get, SourceInputs._fields))).copyable
-            input_ids, labels = drop_from_vocabulary(source, labels, self.drop_probabilities[source], config, can_copy)
+            input_ids, labels = drop_from_vocabulary(source, labels, self.drop_probabilities, config, can_copy)
             if self.letters:
                 letters = (inputs["letter_ids"], source, input_ids, self.letters, config.vocab_size)
                 inputs["letter_ids"] = append_letters(*letters)

@@ -21,7 +21,7 @@ from .dataset import Pairs, spread
 from .segmenters import are_few
 
 COUNTED_PAIRS = 100_000
-RARE, MAX_PROBABILITY = 5, 0.5
+RARE, MAX_PROBABILITY = 5, 0.5  # a word of as many sources is dropped every second time, and none more often
 
 
 def find_drop_probabilities(share: float, config: CopyNetConfig, rows: Pairs) -> Tensor:
@@ -39,16 +39,16 @@ def find_drop_probabilities(share: float, config: CopyNetConfig, rows: Pairs) ->
     if share and config.letter_vocab_size and isinstance(rows, Dataset) and not are_few(rows):
         sample = spread(rows, COUNTED_PAIRS)
         counts = Counter(index for ids in sample["input_ids"] for index in {*ids})
-        numbers = torch.tensor([max(counts[index], 1) for index in range(config.extended_vocab_size)])
-        rare = RARE / (RARE + numbers * len(rows) / len(sample))
-        probabilities = torch.maximum(probabilities, rare.clamp(max=MAX_PROBABILITY))
+        counted = torch.tensor([max(counts[index], 1) for index in range(config.extended_vocab_size)])
+        num_sources = counted * len(rows) / len(sample)
+        probabilities = torch.maximum(probabilities, (RARE / (RARE + num_sources)).clamp(max=MAX_PROBABILITY))
     return probabilities
 
 
 def drop_from_vocabulary(
-    input_ids: Tensor, labels: Tensor, probability: Tensor | float, config: CopyNetConfig, can_copy: Tensor
+    input_ids: Tensor, labels: Tensor, probabilities: Tensor, config: CopyNetConfig, can_copy: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gives each vocabulary word that a row's source and target share, with this probability, a free slot of the row;
+    """Gives each vocabulary word that a row's source and target share, with its probability, a free slot of the row;
     with letters also those of the source alone.
 
     All occurrences of a word in the row change together. Special symbols never change, nor does a word that cannot be
@@ -58,7 +58,7 @@ def drop_from_vocabulary(
     Args:
         input_ids: (B, S) extended ids.
         labels: (B, T) extended ids, −100 where there is no target.
-        probability: of all words, or (B, S).
+        probabilities: (V + K,) of each id, from `find_drop_probabilities`.
         can_copy: (B, S) bool, the positions that can be copied.
 
     Returns:
@@ -74,7 +74,9 @@ def drop_from_vocabulary(
     length = input_ids.shape[1]
     first_positions = find_first_positions(input_ids, can_copy, config.extended_vocab_size)
     is_first = first_positions == torch.arange(length, device=input_ids.device)
-    is_dropped = can_drop & is_first & (torch.rand(input_ids.shape, device=input_ids.device) < probability)
+    is_dropped = (
+        can_drop & is_first & (torch.rand(input_ids.shape, device=input_ids.device) < probabilities[input_ids])
+    )
     first_free = (input_ids.amax(1, keepdim=True) + 1).clamp(min=config.vocab_size)
     shared, others = is_dropped & is_shared, is_dropped & ~is_shared
     numbers = torch.where(is_shared, shared.cumsum(1), shared.sum(1, keepdim=True) + others.cumsum(1))

@@ -43,8 +43,7 @@ everything fits (`--rounds` is an upper bound). A training with checkpoints is r
 while it writes the next one. The newest checkpoint must then resume without the limit to the weights of the
 uninterrupted training."""
 SAVE = """`save_pretrained` writes a model of 1 MiB over an older one, with such a limit on the size of files.
-Afterwards the folder must load and hold all weights of the old model, or all of the new
-one."""
+Afterwards the folder must load and hold all weights of the old model, or all of the new one."""
 MESSAGES = """The trainings that the limit stops must end with exit code 2 and one line, without a traceback."""
 TIME_LIMIT = 120
 

@@ -45,7 +45,8 @@ pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
 README = Path(__file__).parents[1] / "README.md"
-CASED = "DIYARBAKIR Sivaslı iğdır ΟΔΟΣ ΑΣ Σ straße ßa ﬁx İSTANBUL ıx ǆep Ǆep ᾳb თბილისი éA e\u0301A".split()
+CASED = ["DIYARBAKIR", "Sivaslı", "iğdır", "İSTANBUL", "ıx"]
+CASED += ["ΟΔΟΣ", "ΑΣ", "Σ", "straße", "ßa", "ﬁx", "ǆep", "Ǆep", "ᾳb", "თბილისი", "éA", "e\u0301A"]
 SEGMENTERS = ["char", "whitespace", *CHAINED]
 HOSTILE = [
     "",

@@ -74,9 +74,8 @@ def drop_from_vocabulary(
     length = input_ids.shape[1]
     first_positions = find_first_positions(input_ids, can_copy, config.extended_vocab_size)
     is_first = first_positions == torch.arange(length, device=input_ids.device)
-    is_dropped = (
-        can_drop & is_first & (torch.rand(input_ids.shape, device=input_ids.device) < probabilities[input_ids])
-    )
+    drawn = torch.rand(input_ids.shape, device=input_ids.device)
+    is_dropped = can_drop & is_first & (drawn < probabilities[input_ids])
     first_free = (input_ids.amax(1, keepdim=True) + 1).clamp(min=config.vocab_size)
     shared, others = is_dropped & is_shared, is_dropped & ~is_shared
     numbers = torch.where(is_shared, shared.cumsum(1), shared.sum(1, keepdim=True) + others.cumsum(1))

@@ -301,11 +301,12 @@ def _command(arguments: argparse.Namespace) -> str:
 
 
 def _commit() -> str:
-    """The last commit that changed the package, with a plus sign where it has uncommitted changes."""
+    """The last commit that changed the package and its date, with a plus sign where it has uncommitted changes."""
     git = ["git", "-C", str(ROOT)]
-    name = subprocess.run([*git, "log", "-1", "--format=%h", "--", "copynet_hf"], capture_output=True, text=True)
+    log = subprocess.run([*git, "log", "-1", "--format=%h %cs", "--", "copynet_hf"], capture_output=True, text=True)
     changes = subprocess.run([*git, "status", "--porcelain", "copynet_hf"], capture_output=True, text=True)
-    return (name.stdout.strip() or "unknown") + ("+" if changes.stdout.strip() else "")
+    name, _, date = log.stdout.strip().partition(" ")
+    return (name or "unknown") + ("+" if changes.stdout.strip() else "") + (f" of {date}" if date else "")
 
 
 def _without_folders(text: str) -> str:
@@ -336,7 +337,8 @@ INTRODUCTION = """# Reliability
 Random inputs, damaged files, killed processes and full disks: each row of this page is written by a script in
 [tests/soak](../tests/soak/run_all.py). `--seed` repeats a run, `--rounds` sets its length; `run_all.py` runs them all.
 Minutes are those of two cores shared with other work. The commit is the last one that changed the package,
-with a plus sign where it had uncommitted changes.
+with a plus sign where it had uncommitted changes. Later defaults took no part: averaged weights, for example, are
+later than the kills of trainings.
 """
 
 

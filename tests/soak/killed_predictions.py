@@ -1,6 +1,6 @@
 """Predictions of files killed at random moments and started again: no row is lost, doubled or out of order.
 
-python tests/soak/killed_predictions.py --rounds 50
+python tests/soak/killed_predictions.py --rounds 20
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Card:
         example = self._find_example()
         kind, folder = WORDS["kinds"][words["kind"]], repo or run["folder"]
         source, triples = (json.dumps(example.get(column), ensure_ascii=False) for column in ("text", "facts"))
-        use = render_text(kind["use"], folder=folder, source=source, triples=triples)
+        use = render_text(kind["use"], folder=folder, source=source, triples=triples, search=words.get("search"))
         if exports:
             use += "\n" + render_text(WORDS["use_onnx"], folder=repo, export=exports[0])
         facts = get_data_facts(self.results)

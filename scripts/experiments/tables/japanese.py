@@ -73,6 +73,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     }
     return {
         "scores": score_table(results, DATA, RNNSEARCH_AND_COPYNET, SCORES),
+        "copynet": next((run["scores"] for run in find_runs(results, DATA, "CopyNet")), {}),
         "stored_outputs": STORED_OUTPUTS,
         "replies": [output for output in outputs[DATA] if any(output["copied"])],
         "article": outputs[ARTICLE_DATA],

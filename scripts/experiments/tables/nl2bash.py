@@ -32,7 +32,7 @@ from ..scores.texts import score_exact_match
 DATA = "descriptions"
 SCORES = {name: name for name in ("top-1", "top-3", "top-1, spelled out", "top-3, spelled out")}
 TRAINING = read_training("nl2bash")
-UNQUOTED = "top-1, without quotes around plain words"
+UNQUOTED = "top-1, spelled out, without quotes around plain words"
 BEAMS = TRAINING["num_beams"]
 
 DECODING = {"length_penalty": 0.0}  # chosen on the validation set
@@ -96,6 +96,10 @@ def score_baselines(train: list[Row], groups: list[Row]) -> dict[str, dict[str, 
     return {name: score_matches(outputs, groups) for name, outputs in outputs_of.items()}
 
 
+def _spell_out_without_quotes(command: str) -> str:
+    return remove_quotes(spell_out(command))
+
+
 def score_published(settings: Settings, groups: list[Row]) -> dict[str, dict[str, float]]:
     """Scores the outputs that Lin et al. publish, and adds the verdicts of their judges."""
     scores = {}
@@ -104,7 +108,7 @@ def score_published(settings: Settings, groups: list[Row]) -> dict[str, dict[str
         rows = read_published_outputs(settings.data_dir, name)[: len(groups)]
         judged = {f"judged {k}": round(score_judgements(rows, k), 1) for k in (1, 3)}
         outputs = [row["outputs"] for row in rows]
-        unquoted = {UNQUOTED: round(score_exact_match(outputs, answers, normalize=remove_quotes), 2)}
+        unquoted = {UNQUOTED: round(score_exact_match(outputs, answers, normalize=_spell_out_without_quotes), 2)}
         scores[f"{title}, Lin et al.'s outputs"] = score_matches(outputs, groups) | unquoted | judged
     return scores
 

@@ -117,11 +117,14 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     of_tasks = {name: find_runs(results, name, COPYNET) for name in TASKS}
     first = {name: runs[0]["scores"] for name, runs in of_tasks.items() if runs}
     slots = [name for name in first if TASKS[name].has_slots]
+    of_slots = [run for name in slots for run in of_tasks[name]]
     reliability = [[name, *(scores[key] for key in RELIABILITY)] for name, scores in first.items()]
     compared = {name: scores["calibrations"] for name, scores in first.items() if scores["calibrations"]}
     return {
         "slot_tables": {name: score_table(results, name, [COPYNET], SLOT_SCORES, published[name]) for name in slots},
         "places": table(["", *PLACES.values()], [[name, *(first[name][key] for key in PLACES)] for name in slots]),
+        "values": sum(run["scores"]["values"] for run in of_slots),
+        "invented": sum(run["scores"]["invented"] for run in of_slots),
         "reliability": table(["", *RELIABILITY.values()], reliability),
         "calibrations": table(
             ["", "calibration", "ECE", "log loss", f"ECE, {FEW_PAIRS} pairs", f"log loss, {FEW_PAIRS} pairs"],

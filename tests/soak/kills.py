@@ -35,10 +35,10 @@ import copynet_hf.training.run  # noqa: F401 - imported once, so that the forked
 from copynet_hf.cli import main as run_command
 
 WHAT = {
-    1: """`copynet-hf train` with dropout and a checkpoint every 3 steps is killed by SIGKILL: half of the times at a
-random moment, the other half within 20 ms after the folder of a checkpoint has appeared, while it is being written. It
-is continued by `--resume_from_checkpoint auto`, and every third run is killed a second time. The weights must be bit
-for bit those of the uninterrupted training.""",
+    1: """`copynet-hf train` with dropout, averaged weights and label smoothing, and an evaluation and a checkpoint
+every 3 steps, is killed by SIGKILL: half of the times at a random moment, the other half within 20 ms after the folder
+of a checkpoint has appeared, while it is being written. It is continued by `--resume_from_checkpoint auto`, and every
+third run is killed a second time. The weights must be bit for bit those of the uninterrupted training.""",
     2: """The same under `torchrun --nproc_per_node 2`: SIGKILL ends one of the two processes, torchrun the other.""",
 }
 SAVE_STEPS, TIME_LIMIT = 3, 240
@@ -144,7 +144,8 @@ class Training:
         self.weights = load_file(whole / "model.safetensors")
 
     def _command(self, folder: Path) -> list[str]:
-        return training_command(self.train_file, folder, self.epochs, self.sampling)
+        command = training_command(self.train_file, folder, self.epochs, self.sampling)
+        return [*command, f"--validation_file={self.train_file}"]
 
     def kill_and_resume(self, number: int, draw: random.Random) -> str:
         """Returns what went wrong."""

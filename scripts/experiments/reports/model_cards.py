@@ -87,7 +87,8 @@ class Card:
         if exports:
             use += "\n" + render_text(WORDS["use_onnx"], folder=repo, export=exports[0])
         facts = get_data_facts(self.results)
-        texts = {name: render_text(words[name], facts=facts, model=self.model) for name in ("data", "limits")}
+        known = {"facts": facts, "model": self.model, "scores": run["scores"]}
+        texts = {name: render_text(words[name], **known) for name in ("data", "limits")}
         if repo and words["restriction"]:
             texts["data"] += f"\n\nBefore you use this model: {words['restriction']}."
         description = kind if words["kind"] != "copynet" or "CopyNet" in self.model else WORDS["kinds"]["baseline"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -113,9 +114,10 @@ def test_steps_with_a_cache_are_those_of_training(family: str, mechanism: str) -
 @pytest.mark.parametrize("family", ["bert", "t5", "longt5", "bart", "led", "gpt2"])  # a kind of cache each
 def test_searches_of_many_rows_with_a_cache_are_those_without(family: str) -> None:
     model = tiny_model(decoder=decoder(family), scale=1.0)
-    for search in ({}, {"num_beams": 3, "num_return_sequences": 2}):
-        found = model.generate(**sources(), **search, max_new_tokens=6)
-        assert torch.equal(found, model.generate(**sources(), **search, max_new_tokens=6, use_cache=False))
+    alone = {name: tensor[:1] for name, tensor in sources().items()}
+    for inputs, search in product((sources(), alone), ({}, {"num_beams": 3, "num_return_sequences": 2})):
+        found = model.generate(**inputs, **search, max_new_tokens=6)
+        assert torch.equal(found, model.generate(**inputs, **search, max_new_tokens=6, use_cache=False))
 
 
 @families

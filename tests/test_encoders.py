@@ -9,6 +9,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from helpers import MECHANISMS, TINY, tiny_model
 from oracle import Oracle
 from tiny_encoders import FAMILIES, SUMMARIES, TEXTS, batch_of, copynet_over, save_encoder, word_tokenizer
@@ -33,8 +34,11 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf.arguments import TrainArguments
 from copynet_hf.model.text_models import build_text_encoder, find_max_positions
 from copynet_hf.model.transformer_encoder import count_pieces, pool_pieces
+from copynet_hf.training.data_report import find_warnings
+from copynet_hf.training.dataset import encode_pairs
 
 families = pytest.mark.parametrize("family", FAMILIES)
 tokenizers = pytest.mark.parametrize(  # the others have one of these, too
@@ -172,6 +176,21 @@ def test_words_beyond_the_encoders_limit_have_no_piece(folders, side):
     kept = [word for word in encoded["word_index"] if word >= 0]
     assert encoded["word_index"][0] == encoded["word_index"][-1] == -1
     assert (kept[0] == 0) if side == "right" else (kept[-1] == 29)
+    for number, is_truncated in ((30, True), (11, True), (10, False)):
+        source = tokenizer.encode_source(" ".join(words[:number]))
+        assert source.is_truncated == is_truncated
+        assert source.offsets == [(6 * place, 6 * place + 5) for place in range(number)]
+        facts = tokenizer.encode_source(" ".join(words[: number - 3]), [("a", "today", "today")])
+        assert facts.is_truncated == (number > 9)
+
+
+def test_sources_beyond_the_encoders_limit_are_reported(folders):
+    tokenizer = word_tokenizer(folders["bert"], encoder_max_length=12)
+    rows = Dataset.from_list([{"text": "today " * count, "summary": "days"} for count in (4, 9, 20)])
+    encoded = {"train": encode_pairs(rows, tokenizer)}
+    args = TrainArguments(max_source_length=100, max_target_length=100)
+    *_, warning = find_warnings({"train": rows}, encoded, args, 12)
+    assert warning.startswith("1 of 3 training sources have 12 pieces or more, of which the encoder reads no more")
 
 
 def test_the_limit_is_the_tokenizers_or_the_configs(folders, tmp_path):

@@ -144,6 +144,8 @@ def test_searches_find_the_models_outputs(exported: Exported, batch: str, name: 
 def test_without_a_mask_padding_is_found_by_its_id(exported: Exported, ids: Tensor) -> None:
     if exported.model.config.num_features:
         pytest.skip("padding shows in ids")
+    if exported.model.config.letter_vocab_size:  # whose letters would be another input
+        ids = ids.clamp(max=exported.model.config.vocab_size - 1)
     expected: Any = exported.model.generate(input_ids=ids, max_new_tokens=5)
     assert exported.onnx.generate(ids.numpy(), max_new_tokens=5).tolist() == expected.tolist()
 

@@ -10,12 +10,14 @@ import pytest
 import torch
 from helpers import POINTER, padded, sources, tiny_model, write_rows
 from transformers import DefaultDataCollator, Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers.trainer_pt_utils import LabelSmoother
 
 from copynet_hf import CopyNetConfig
 from copynet_hf.training.defaults import choose_label_smoothing
 from copynet_hf.training.label_smoothing import VocabularyLabelSmoother
 from copynet_hf.training.run import TrainingRun, train_from_arguments
 
+RESTRICTED = {"copy_mechanism": "gated", "gate_loss_weight": 0.0, "aligned_words": 2, "frequent_words": 5}
 SIZES = {"embedding_size": 4, "hidden_size": 6, "encoder_hidden_size": 3, "attention_size": 4, "dropout": 0}
 
 
@@ -93,6 +95,36 @@ def test_the_librarys_trainer_does_not_drop_another_loss(fields: dict[str, Any],
     model.config.gate_loss_weight = model.config.coverage_loss_weight = 0.0
     model.config.gated_loss = "mixture"
     trainer.train()
+
+
+@pytest.mark.parametrize("is_smoothed", [True, False])
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"copy_mechanism": "none"}, 13),
+        (RESTRICTED, 8),  # neither frequent, nor aligned with a word of the source, nor in it
+        (POINTER, 12),
+        (POINTER, 3),
+        ({}, 15),  # a slot of other sources
+    ],
+)
+def test_the_librarys_trainer_does_not_learn_words_that_cannot_be_written(
+    fields: dict[str, Any], word: int, is_smoothed: bool, tmp_path: Path
+) -> None:
+    """With label smoothing, or a loss of the user's, it takes the labels away and looks them up in the logits."""
+    args = Seq2SeqTrainingArguments(
+        str(tmp_path), max_steps=1, label_smoothing_factor=0.1 * is_smoothed, use_cpu=True, report_to="none"
+    )
+    loss = None if is_smoothed else LabelSmoother(0.0)
+
+    def train_on(target: list[int]) -> None:
+        row = {"input_ids": [5, 13, 6], "labels": target, "decoder_input_ids": [1, *target[:-1]]}
+        model, collator = tiny_model(**fields), DefaultDataCollator()
+        Seq2SeqTrainer(model, args, train_dataset=[row], data_collator=collator, compute_loss_func=loss).train()
+
+    with pytest.raises(ValueError, match=rf"\[0, 2\] is {word}, which this model cannot write"):
+        train_on([5, word, 2])
+    train_on([5, 6, 2])
 
 
 def test_the_factor_decays_to_zero_in_the_training_and_with_the_mistakes(tmp_path: Path) -> None:

@@ -130,8 +130,7 @@ def test_without_letters_all_words_have_the_embedding_of_unk(changes: dict[str, 
     inputs = batch()
     letters = inputs.pop("letter_ids")
     expected = plain(**inputs, decoder_input_ids=TARGET).logits
-    nothing = [None, letters[:, :0], torch.zeros_like(letters)]
-    for none in nothing:
+    for none in (letters[:, :0], torch.zeros_like(letters)):
         assert torch.equal(model(**inputs, letter_ids=none, decoder_input_ids=TARGET).logits, expected)
     ignored = plain(**inputs, letter_ids=letters, decoder_input_ids=TARGET).logits  # as by a member of an ensemble
     assert torch.equal(ignored, expected)
@@ -325,6 +324,20 @@ def test_letter_ids_are_checked(changes: dict[str, Any], letters: Any, message: 
         make(**changes)(input_ids=words, letter_ids=torch.tensor(letters), decoder_input_ids=words)
 
 
+def test_out_of_vocabulary_words_without_letters_are_refused(exported_once: Callable[..., Path]) -> None:
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    model, onnx = tiny_model(**LETTERED), OnnxCopyNet.from_pretrained(exported_once(**LETTERED), threads=1)
+    known, unknown = torch.tensor([[5, 6]]), torch.tensor([[5, 13]])
+    assert torch.equal(
+        model.generate(known, max_new_tokens=3), torch.tensor(onnx.generate(known.numpy(), max_new_tokens=3))
+    )
+    with pytest.raises(ValueError, match=r"letter_ids are missing, and input_ids holds 13, .* model.generate\(\*\*"):
+        model.generate(unknown, max_new_tokens=3)
+    with pytest.raises(ValueError, match="letter_ids is missing: pass what the tokenizer returned"):
+        onnx.generate(unknown.numpy(), max_new_tokens=3)
+
+
 def test_points_have_no_letters() -> None:
     with pytest.raises(ValueError, match="letter_vocab_size=7 is for words, but num_features=2"):
         make(copy_mechanism="pointer", num_features=2)
@@ -338,8 +351,9 @@ def test_a_saved_tokenizer_has_the_models_letters(tmp_path: Path) -> None:
         part.save_pretrained(tmp_path)
     model, tokenizer = load_model(str(tmp_path))
     assert tokenizer.letter_vocab == make_tokenizer().letter_vocab
-    outputs = [predict(model, each, TEXTS, max_new_tokens=6) for each in (tokenizer, tiny_tokenizer())]
-    assert [row[0].text for row in outputs[0]] != [row[0].text for row in outputs[1]]
+    predict(model, tokenizer, TEXTS, max_new_tokens=6)
+    with pytest.raises(ValueError, match="letter_ids are missing"):
+        predict(model, tiny_tokenizer(), TEXTS, max_new_tokens=6)
     tiny_tokenizer().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="the tokenizer has letter_vocab_size=0, the model letter_vocab_size=7"):
         load_model(str(tmp_path))
@@ -401,7 +415,7 @@ def test_over_a_transformers_encoder_letters_are_fed_back(tmp_path: Path) -> Non
     first = len(tokenizer)
     words = torch.tensor([[1, first, 6], [1, 5, 6]])
     logits = model(**inputs, decoder_input_ids=words).logits
-    without = model(**inputs | {"letter_ids": None}, decoder_input_ids=words).logits
+    without = model(**inputs | {"letter_ids": inputs["letter_ids"][:, :0]}, decoder_input_ids=words).logits
     assert torch.equal(logits[:, 0], without[:, 0])
     assert torch.equal(logits[1], without[1])
     assert not torch.allclose(logits[0, 1], without[0, 1], atol=1e-4)

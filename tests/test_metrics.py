@@ -365,9 +365,18 @@ def test_objects_of_facts_are_read_and_count_as_copied() -> None:
         make_compute_metrics(WORDS, sources, targets)(columns)
 
 
-def test_fewer_predictions_than_sources_are_refused() -> None:
+def test_another_number_of_predictions_than_sources_is_refused() -> None:
+    rows = WORDS(["a", "b c", "a"], padding=True)["input_ids"]
+    outputs = [[3]] * 3
+
+    def score(count: int, sources: list[str]) -> dict[str, float]:
+        return make_compute_metrics(WORDS, sources)(prediction(outputs[:count], outputs[:count], rows[:count]))
+
     with pytest.raises(ValueError, match="2 sources have 1 predictions"):
-        make_compute_metrics(WORDS, ["a", "b"])(prediction([[3]], [[3]], [[6]]))
+        score(1, ["a", "b c"])
+    with pytest.raises(ValueError, match="1 sources have 2 predictions"):
+        score(2, ["a"])
+    assert score(3, ["a", "b c"]) == score(2, ["a", "b c"])  # as of several processes, the first row again
 
 
 def test_a_wrong_number_of_references_is_refused() -> None:

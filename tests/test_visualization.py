@@ -25,6 +25,12 @@ def test_consecutive_copied_words_get_one_mark() -> None:
     assert highlight_copies(words, copied, "ansi") == "call \x1b[1;32mAnn Lee\x1b[0m at \x1b[1;32m9:15\x1b[0m"
 
 
+def test_a_share_above_one_half_is_a_copy() -> None:
+    shares = torch.tensor([0.02, 0.98, 0.51, 0.5])
+    for each in (shares, shares.numpy(), shares.tolist()):
+        assert highlight_copies(["call", "Ann", "Lee", "at"], each, "plain") == "call [Ann Lee] at"
+
+
 def test_marks_leave_out_the_space_before_a_word() -> None:
     assert highlight_copies(["call", " Ann", "!"], [False, True, False], "plain", separator="") == "call [Ann]!"
     assert highlight_copies(list("问华为"), [False, True, True], "plain", separator="") == "问[华为]"

@@ -44,8 +44,9 @@ def make_compute_metrics(
         facts: for each source its facts, if it was encoded with facts.
 
     Raises:
-        ValueError: the numbers of references and sources differ. When called, the returned function raises it if there
-            are fewer predictions than sources, if the inputs are missing, or if they are not those of the sources.
+        ValueError: the numbers of references and sources differ. When called, the returned function raises it if the
+            numbers of predictions and sources differ, if the inputs are missing, or if they are not those of the
+            sources.
     """
     if references is not None and len(references) != len(sources):
         raise ValueError(f"{len(sources)} sources have {len(references)} references: pass one for each source")
@@ -75,8 +76,9 @@ def make_compute_metrics(
                 "arguments"
             )
         columns = (prediction.predictions, prediction.label_ids, prediction.inputs)
-        outputs, labels, inputs = (_first_rows(ids, len(sources)) for ids in columns)
-        _check_order(_without_special(tokenizer, inputs.tolist()), encoded)
+        outputs, labels, inputs = (np.asarray(ids[0] if isinstance(ids, tuple) else ids) for ids in columns)
+        _check_rows(_without_special(tokenizer, inputs.tolist()), encoded)
+        outputs, labels = outputs[: len(sources)], labels[: len(sources)]
         texts = _decode(tokenizer, outputs, decoding)
         # The unknown words of labels match no prediction, not even `<unk>`.
         accepted: Texts = references or [text.replace(UNK, "\ufffd") for text in _decode(tokenizer, labels, decoding)]
@@ -93,14 +95,6 @@ def split_words(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
 def spells_words(segmenter: str | None, texts: Iterable[str]) -> bool:
     """Whether the tokenizer splits these texts, whose letters are an alphabet, into characters."""
     return segmenter == "char" and not are_mostly(CJK, texts)
-
-
-def _first_rows(ids: np.ndarray | tuple[np.ndarray, ...], count: int) -> np.ndarray:
-    """The first `count` rows: with several processes, the Trainer fills up the last batch with repeated rows."""
-    rows = np.asarray(ids[0] if isinstance(ids, tuple) else ids)
-    if len(rows) < count:
-        raise ValueError(f"{count} sources have {len(rows)} predictions: pass the sources of the evaluation set")
-    return rows[:count]
 
 
 def _decode(tokenizer: PreTrainedTokenizerBase, rows: np.ndarray, options: Options) -> list[str]:
@@ -121,12 +115,18 @@ def _without_special(tokenizer: PreTrainedTokenizerBase, rows: Iterable[list[int
     return [[index for index in row if index not in skipped] for row in rows]
 
 
-def _check_order(rows: Sequence[list[int]], sources: Sequence[list[int]]) -> None:
-    """Raises ValueError unless each row is the source, or the beginning of it."""
-    for number, (row, source) in enumerate(zip(rows, sources, strict=True)):
+def _check_rows(rows: Sequence[list[int]], sources: Sequence[list[int]]) -> None:
+    """Raises ValueError unless each row is the source, or the beginning of it, and those beyond the sources are rows
+    again: with several processes, the Trainer fills up the last batch."""
+    for number, (row, source) in enumerate(zip(rows, sources, strict=False)):
         if row != source[: len(row)]:
             raise ValueError(
                 f"the evaluation set is in another order than `sources` (its row {number} has other words): leave out "
                 "train_sampling_strategy='group_by_length', and pass the `sources`, `facts` and `max_source_length` "
                 "with which the evaluation set was made"
             )
+    known = {tuple(row) for row in rows[: len(sources)]}
+    if len(rows) < len(sources) or not known.issuperset(map(tuple, rows[len(sources) :])):
+        raise ValueError(
+            f"{len(sources)} sources have {len(rows)} predictions: pass the sources of the evaluation set, all of them"
+        )

@@ -239,7 +239,9 @@ class OnnxCopyNet:
             )
         is_word = words != self.config.pad_token_id if words.ndim == 2 else np.ones(words.shape[:2])
         defaults = {"attention_mask": is_word, "token_type_ids": np.zeros(words.shape[:2])}
-        defaults |= {name: np.zeros((len(words), 1)) for name in ("feature_ids", "letter_ids")}
+        defaults["feature_ids"] = np.zeros((len(words), 1))
+        if not np.any(words >= self.config.vocab_size):  # else a model with letters needs them
+            defaults["letter_ids"] = np.zeros((len(words), 1))
         arrays = {**defaults, **given}
         feeds = {}
         for key in self._encoder_inputs:

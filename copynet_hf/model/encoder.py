@@ -199,7 +199,7 @@ class SourceEncoder(CopyNetPreTrainedModel):
             feature_ids: (B, F) of a model with `feature_vocab_size`, 0 on padding; None: no features.
             letter_ids: (B, L) of a model with `letter_vocab_size`, else ignored: the letters of the words that own
                 slots, each word after a 0 and, if the vocabulary has it in another case, that word
-                (`vocabularies.py`); None: these words have the embedding of UNK.
+                (`vocabularies.py`); None: there are no such words.
             encoder_input_ids: (B, P) pieces, as the Transformers encoder's own tokenizer numbers them; ignored, as the
                 next two, by a model without such an encoder. Pieces of facts are not read.
             encoder_attention_mask: (B, P) 1 on pieces, 0 on padding.
@@ -209,8 +209,9 @@ class SourceEncoder(CopyNetPreTrainedModel):
             output_attentions: ignored; the library passes it.
 
         Raises:
-            ValueError: no ids or pieces, ids below 0, shapes that differ, features of a model without, points or
-                embeddings where the model reads words, or more pieces than the encoder has positions.
+            ValueError: no ids or pieces, ids below 0, shapes that differ, features of a model without, no letters of
+                words outside the vocabulary, points or embeddings where the model reads words, or more pieces than the
+                encoder has positions.
         """
         source = SourceInputs(
             input_ids,
@@ -251,7 +252,10 @@ class SourceEncoder(CopyNetPreTrainedModel):
     def embed_slots(self, letter_ids: Tensor | None, input_ids: Tensor) -> Tensor | None:
         """For the words that own the first W slots, e(UNK), or e(y) of the same word in another case, + the letters'
         part (B, W, E); None without letters."""
-        if self.letter_encoder is None or letter_ids is None:
+        if self.letter_encoder is None:
+            return None
+        if letter_ids is None:
+            check_no_slots(input_ids, self.config.vocab_size)
             return None
         self._check_rows("letter_ids", letter_ids, input_ids)
         added, variants = self.letter_encoder(letter_ids)
@@ -477,6 +481,15 @@ def check_not_negative(name: str, ids: Tensor) -> None:
         raise ValueError(
             f"{name} holds {int(ids.min())}, and ids start at 0: pad with pad_token_id (only labels may hold -100, "
             "where there is no target)."
+        )
+
+
+def check_no_slots(input_ids: Tensor, vocab_size: int) -> None:
+    """Raises ValueError for words that a model with letters should read by them, where there are none."""
+    if has_values(input_ids) and input_ids.numel() and int(input_ids.max()) >= vocab_size:
+        raise ValueError(
+            f"letter_ids are missing, and input_ids holds {int(input_ids.max())}, an out-of-vocabulary word, which "
+            "this model reads by its letters: pass all that the tokenizer returns, as in model.generate(**batch)."
         )
 
 

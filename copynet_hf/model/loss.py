@@ -19,6 +19,7 @@ from .copy_distribution import (
     at_least_float32,
     coverage_loss,
     expand_to_rows,
+    find_matches,
     gate_loss,
     has_values,
     log_likelihood,
@@ -82,6 +83,26 @@ def check_loss_of_logits(config: CopyNetConfig) -> None:
         raise ValueError(
             f"{values}, but with label_smoothing_factor or compute_loss_func the Trainer computes another loss, of "
             "the logits alone: use neither, or another config"
+        )
+
+
+def check_written_words(
+    config: CopyNetConfig, decoder_input_ids: Tensor, output: CopyNetModelOutput, allowed: Tensor | None
+) -> None:
+    """Raises ValueError for words (B, T) that the model cannot write, where the Trainer takes the labels away: their
+    log-probabilities are those of an impossible word, where the model's own loss has those of UNK."""
+    can_write = _can_generate(decoder_input_ids, config, allowed)
+    if config.copies:
+        can_write |= find_matches(decoder_input_ids, output.source_ids, output.source_mask.bool()).any(-1)
+    special = torch.tensor([config.pad_token_id, config.decoder_start_token_id], device=can_write.device)
+    missing = ~(can_write | torch.isin(decoder_input_ids, special))
+    if missing.any():
+        row, step = missing.nonzero()[0].tolist()
+        raise ValueError(
+            f"decoder_input_ids[{row}, {step}] is {int(decoder_input_ids[row, step])}, which this model cannot write "
+            f"(copy_mechanism={config.copy_mechanism!r}), and with label_smoothing_factor or compute_loss_func the "
+            "Trainer takes the labels as they are: use neither, or `copynet-hf train`, whose smoothing reads such "
+            "words as UNK"
         )
 
 

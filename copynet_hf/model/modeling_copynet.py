@@ -34,6 +34,7 @@ from .layers import Dropout
 from .loss import (
     check_labels,
     check_loss_of_logits,
+    check_written_words,
     collect_mode_scores,
     compute_loss,
     mask_left_padding,
@@ -366,7 +367,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
                 their number over all accumulated batches.
             skip_logits: whether to leave out `logits`, `copy_probs` and `copy_mass`, which the loss does not need, and
                 let the backward overwrite the scores, so that backward can run only once. None: in training with
-                `num_items_in_batch`, which the Trainer passes, because it needs the loss alone. Where `logits` are
+                `num_items_in_batch`, which the Trainer passes, because it needs the loss alone. False: also says that
+                a caller without labels reads words that cannot be written as UNK. Where `logits` are
                 returned, the loss is their cross-entropy (plus the coverage and gate losses, which are functions of
                 attention and gate; `gated_loss="summed"` has no term that is a function of the logits).
             The others: see `CopyNetModel.forward`.
@@ -408,6 +410,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         generate_scores, allowed = self.compute_generate_scores(output), self.find_allowed_words(output)
         if allowed is not None:
             allowed = expand_to_rows(allowed, output.last_hidden_state.shape[0])
+        if labels is None and num_items_in_batch is not None and skip_logits is None and decoder_input_ids is not None:
+            check_written_words(self.config, decoder_input_ids, output, allowed)
         if allowed is not None and generate_scores is not None:
             generate_scores = generate_scores.masked_fill(~allowed[:, None, :], lowest(generate_scores.dtype))
         if skip_logits is None:

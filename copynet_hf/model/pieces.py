@@ -145,6 +145,7 @@ class PieceTokenizer:
             texts.append((text, facts) if facts else text)
         for source, encoding in zip(sources, self._encode_batch(texts), strict=True):
             source.pieces = Pieces(encoding.ids, _index_words(encoding, source.text_length))
+            source.is_truncated |= bool(encoding.overflowing)
 
     def pieces_of(self, words: Sequence[str]) -> list[list[int]]:
         """The pieces of each word on its own, preceded by a space."""

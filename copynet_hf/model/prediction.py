@@ -75,7 +75,7 @@ class Prediction:
     source_words: the S words of the source, as they are in the text; "" for special tokens and marks.
     copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
         requested.
-    is_truncated: whether the source has more words than were read.
+    is_truncated: whether the source has more words, or pieces of a Transformers encoder, than were read.
     is_empty: whether the text has no words; its output is empty, too.
 
     Without a trace, all fields but the text and the last two are empty or None.
@@ -404,4 +404,7 @@ def _to_numpy(array: Any) -> Array:
 
 def describe_truncated(count: int, total: int) -> str:
     """The warning of sources of which only a part was read."""
-    return f"{count} of {total} texts were truncated: max_source_length sets the number of words that are read"
+    return (
+        f"{count} of {total} texts were truncated: max_source_length sets the number of words that are read, "
+        "encoder_max_length of the tokenizer that of the pieces of a Transformers encoder"
+    )

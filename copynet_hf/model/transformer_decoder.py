@@ -163,7 +163,8 @@ class TransformerDecoder(Decoder):
         if memory.features is not None:
             states = torch.cat([states, memory.features.contents], dim=1)
             mask = torch.cat([mask, memory.features.mask], dim=1)
-        return expand_to_rows(states, rows), expand_to_rows(attend_to_some(mask), rows)
+        # contiguous, because GPT-2 reshapes what for a single source is a view of one row
+        return expand_to_rows(states, rows).contiguous(), expand_to_rows(attend_to_some(mask), rows)
 
     def select_attention(self, attentions: tuple[Tensor, ...], memory: Memory) -> Tensor:
         """a_t (R, T, S) of the layer and head that are copied by, out of a tensor (R, heads, T, S + F) for each layer.

@@ -47,17 +47,22 @@ def describe_words(pairs: Pairs, tokenizer: CopyNetTokenizer) -> str:
     return f"{text}; spelled, at least in part, or unknown are {frequent}: {advice}"
 
 
-def find_warnings(pairs: Mapping[str, Pairs], encoded: Mapping[str, Pairs], args: DataArguments) -> Iterator[str]:
+def find_warnings(
+    pairs: Mapping[str, Pairs], encoded: Mapping[str, Pairs], args: DataArguments, max_pieces: int | None = None
+) -> Iterator[str]:
     """Sentences about pairs that are probably not what was meant, each with what to do.
 
     Args:
         encoded: the pairs of the splits, as the model reads them.
+        max_pieces: that a Transformers encoder reads; None: no limit, or another encoder.
     """
     train = _sample(pairs["train"])
     if "validation" in pairs:
         yield from _find_overlap(pairs["train"], _sample(pairs["validation"]))
     for split, rows in encoded.items():
         yield from _find_truncated(rows, "training" if split == "train" else split, args)
+        if max_pieces is not None:
+            yield from _find_long(rows, "training" if split == "train" else split, max_pieces)
     yield from _compare_sides(train)
     yield from _compare_forms(train)
 
@@ -76,6 +81,15 @@ def _find_truncated(encoded: Pairs, split: str, args: DataArguments) -> Iterator
                 f"{truncated:,} of {len(rows):,} {split} {side}s have {limit} words or more, {loss}: raise "
                 f"--max_{side}_length {where}"
             )
+
+
+def _find_long(encoded: Pairs, split: str, max_pieces: int) -> Iterator[str]:
+    rows = list(spread(encoded.select_columns(["encoder_input_ids"]), SAMPLE_SIZE))
+    if truncated := sum(len(row["encoder_input_ids"]) >= max_pieces for row in rows):
+        yield (
+            f"{truncated:,} of {len(rows):,} {split} sources have {max_pieces} pieces or more, of which the encoder "
+            "reads no more, and words beyond are neither read nor copied: use shorter sources, if it matters"
+        )
 
 
 def _sample(pairs: Pairs) -> list[dict[str, str]]:

@@ -277,7 +277,8 @@ class TrainingRun:
         logger.info("training: %s", describe_training(num_pairs, trainer.args, trainer.eval_dataset is not None))
         encoded = {"train": trainer.train_dataset, "validation": trainer.eval_dataset}
         encoded = {split: rows for split, rows in encoded.items() if rows is not None}
-        for warning in find_warnings(self.pairs, encoded, self.args):
+        pieces = getattr(self.tokenizer, "encoder_tokenizer", None)
+        for warning in find_warnings(self.pairs, encoded, self.args, pieces and pieces.max_length):
             logger.warning("warning: %s", warning)
 
     def finish(self, metrics: Scores) -> Scores:

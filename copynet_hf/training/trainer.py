@@ -208,6 +208,8 @@ class CopyNetTrainer(Trainer):
         ids = {"vocab_size": self.copynet.config.vocab_size, "unk_token_id": self.copynet.config.unk_token_id}
         # without a smoother the model computes the loss, which is faster
         self.label_smoother = VocabularyLabelSmoother(epsilon=factor, **ids) if factor > 0 else None
+        if self.label_smoother is not None:
+            inputs = {**inputs, "skip_logits": False}
         weight = self.guided_attention * self._decay(min(GUIDED_UPDATES, num_updates / 2))
         if self.guide is None or not weight:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)

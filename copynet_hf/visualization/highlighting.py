@@ -52,7 +52,7 @@ _HINT = "Point at a word, or press Tab, to see where it came from."
 
 def highlight_copies(
     words: Sequence[str],
-    copied: Sequence[bool],
+    copied: Sequence[float],
     style: Style = "ansi",
     *,
     separator: str = " ",
@@ -63,7 +63,8 @@ def highlight_copies(
     Consecutive copied words get one mark.
 
     Args:
-        copied: for each word, whether it was copied.
+        copied: for each word, whether it was copied, or the share of its probability that comes from copying, as in
+            `CopyTrace.copied`: it was copied if that is above 1/2.
         style: "ansi" for terminals, "plain" for [brackets], "html" for <mark>, with the words escaped.
         separator: between two words; "" for words that include their spaces, as in `Prediction.words`.
         oov: for each word, whether it is out-of-vocabulary and is underlined; None: no word is.
@@ -78,7 +79,7 @@ def highlight_copies(
         if len(words) != len(flags):
             raise ValueError(f"{len(words)} words have {len(flags)} flags: pass one flag per word")
     spans = []
-    for is_copied, span in groupby(zip(copied, oov, words, strict=True), key=lambda row: bool(row[0])):
+    for is_copied, span in groupby(zip(copied, oov, words, strict=True), key=lambda row: bool(row[0] > 0.5)):
         parts = []
         for is_oov, part in groupby(span, key=lambda row: bool(row[1])):
             text = separator.join(word for _, _, word in part)

@@ -101,7 +101,7 @@ async function generate(model) {
     const milliseconds = Math.round(performance.now() - started);
     show(model, output);
     const { isTruncated, spacedWords } = output.source;
-    const truncated = isTruncated ? ` The model read only ${spacedWords.length} words.` : "";
+    const truncated = isTruncated ? " The model read only a part of the text." : "";
     const confidence = output.confidence === null ? "" : ` with confidence ${output.confidence.toFixed(2)}`;
     report(`Generated in ${milliseconds} ms${confidence}.${truncated}`);
   } catch (error) {

@@ -376,6 +376,8 @@ def test_another_number_of_predictions_than_sources_is_refused() -> None:
         score(1, ["a", "b c"])
     with pytest.raises(ValueError, match="1 sources have 2 predictions"):
         score(2, ["a"])
+    with pytest.raises(ValueError, match="2 texts have 3 predictions: set num_return_sequences=1"):
+        make_compute_metrics(WORDS, ["a", "b c"])(prediction(outputs, outputs[:2], rows[:2]))
     assert score(3, ["a", "b c"]) == score(2, ["a", "b c"])  # as of several processes, the first row again
 
 

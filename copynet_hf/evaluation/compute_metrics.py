@@ -77,6 +77,11 @@ def make_compute_metrics(
             )
         columns = (prediction.predictions, prediction.label_ids, prediction.inputs)
         outputs, labels, inputs = (np.asarray(ids[0] if isinstance(ids, tuple) else ids) for ids in columns)
+        if len(outputs) != len(inputs):
+            raise ValueError(
+                f"{len(inputs)} texts have {len(outputs)} predictions: set num_return_sequences=1 in the model's "
+                "generation config"
+            )
         _check_rows(_without_special(tokenizer, inputs.tolist()), encoded)
         outputs, labels = outputs[: len(sources)], labels[: len(sources)]
         texts = _decode(tokenizer, outputs, decoding)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from json.decoder import WHITESPACE, JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import NamedTuple
 
@@ -93,8 +93,9 @@ def parse_fields(text: str) -> list[Field] | None:
     nested object have the names of both, joined by a dot."""
     if text.lstrip()[:1] == "{":
         try:
-            return list(_read_object(text, len(text) - len(text.lstrip()), ""))
-        except (ValueError, IndexError, RecursionError):
+            json.loads(text.strip())
+            return list(_read_value(text, text.index("{"), None))
+        except (ValueError, RecursionError):
             return None
     for pattern in (_SPACED, _UNSPACED):
         if pattern.match(text):
@@ -110,35 +111,23 @@ def _split_fields(text: str, pattern: re.Pattern[str]) -> Iterator[Field]:
         yield Field(match[1], value, start, start + len(value))
 
 
-def _read_object(text: str, start: int, prefix: str) -> Iterator[Field]:
-    """The fields of the JSON object that begins at `start`, and is the whole rest of the text if it has no prefix."""
-    _DECODER.raw_decode(text, start)  # raises ValueError for what is not JSON
+def _read_value(text: str, start: int, name: str | None) -> Generator[Field, None, int]:
+    """The fields of the valid JSON value that begins at `start`, and where it ends; None: it has no name."""
+    if text[start] not in "{[":
+        value, end = _DECODER.raw_decode(text, start)
+        is_text = isinstance(value, str)  # between quotes
+        yield Field(str(name), value if is_text else text[start:end], start + is_text, end - is_text)
+        return end
     position = _skip(text, start + 1)
-    while text[position] != "}":
-        name, position = scanstring(text, _skip(text, position) + 1)
-        position = _skip(text, _skip(text, position) + 1)  # the colon
-        end = _DECODER.raw_decode(text, position)[1]
-        yield from _read_value(text, position, end, f"{prefix}{name}")
-        position = _skip(text, end)
+    while text[position] not in "}]":
+        item_name = name
+        if text[start] == "{":
+            key, position = scanstring(text, position + 1)
+            position = _skip(text, _skip(text, position) + 1)  # the colon
+            item_name = key if name is None else f"{name}.{key}"
+        position = _skip(text, (yield from _read_value(text, position, item_name)))
         position = _skip(text, position + 1) if text[position] == "," else position
-    if not prefix and text[position + 1 :].strip():
-        raise ValueError("there is text after the object")
-
-
-def _read_value(text: str, start: int, end: int, name: str) -> Iterator[Field]:
-    if text[start] == "{":
-        yield from _read_object(text, start, f"{name}.")
-    elif text[start] == "[":
-        position = _skip(text, start + 1)
-        while text[position] != "]":
-            item_end = _DECODER.raw_decode(text, position)[1]
-            yield from _read_value(text, position, item_end, name)
-            position = _skip(text, item_end)
-            position = _skip(text, position + 1) if text[position] == "," else position
-    elif text[start] == '"':
-        yield Field(name, str(_DECODER.raw_decode(text, start)[0]), start + 1, end - 1)
-    else:
-        yield Field(name, text[start:end], start, end)
+    return position + 1
 
 
 def _skip(text: str, position: int) -> int:

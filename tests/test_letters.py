@@ -46,7 +46,7 @@ from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.inference.quantization import write_int8
 from copynet_hf.model.encoder import hide_letters
 from copynet_hf.model.prediction import predict
-from copynet_hf.model.vocabularies import MAX_LETTERS_OF_WORD, list_letters, number_letters
+from copynet_hf.model.vocabularies import MAX_LETTERS_OF_WORD, list_letters, number_entries
 from copynet_hf.saved.ensembles import join_models
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.dataset import encode_pairs
@@ -307,7 +307,7 @@ def test_trained_letters_are_the_frequent_ones() -> None:
 @pytest.mark.parametrize(("letters", "message"), [(["ab"], "one character"), ("aa", "'a' twice"), ([1], "contains 1")])
 def test_letters_are_checked(letters: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        number_letters(letters)
+        number_entries("letter", letters)
 
 
 @pytest.mark.parametrize(

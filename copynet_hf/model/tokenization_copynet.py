@@ -50,8 +50,7 @@ from .vocabularies import (
     count_words,
     find_case_variants,
     list_letters,
-    number_features,
-    number_letters,
+    number_entries,
     sort_by_frequency,
 )
 
@@ -127,10 +126,10 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         added = {str(token) for token in kwargs.get("added_tokens_decoder", {}).values()}
         self.segmenter = segmenter
         self.max_source_oov = max_source_oov
-        self.feature_vocab = number_features(feature_vocab or ())
+        self.feature_vocab = number_entries("feature", feature_vocab or ())
         if self.feature_vocab:  # else the tokenizer is saved without the field
             kwargs["feature_vocab"] = list(self.feature_vocab)
-        self.letter_vocab = number_letters(letter_vocab or ())
+        self.letter_vocab = number_entries("letter", letter_vocab or ())
         if self.letter_vocab:
             kwargs["letter_vocab"] = list(self.letter_vocab)
         self.case_variants = case_variants
@@ -217,7 +216,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
 
     def set_letter_vocab(self, letters: Iterable[str], case_variants: bool) -> None:
         """Encodes sources with these letters from now on; see the class."""
-        self.letter_vocab, self.case_variants = number_letters(letters), case_variants
+        self.letter_vocab, self.case_variants = number_entries("letter", letters), case_variants
         self.init_kwargs |= {"letter_vocab": list(self.letter_vocab), "case_variants": case_variants}  # what is saved
         self._update_total_vocab_size()
 

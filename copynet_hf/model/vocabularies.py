@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
+from typing import Literal
 from unicodedata import category
 
 Text = str | Sequence[str]
@@ -99,39 +100,25 @@ def check_vocab(vocab: object, special_tokens: Sequence[object], added: set[str]
     return ordered
 
 
-def number_features(features: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
-    """The id of each feature, a string that is not empty; see `number_entries`."""
-    return number_entries("feature", features, NUM_SPECIAL_FEATURES, bool, "strings that are not empty")
-
-
-def number_letters(letters: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
-    """The id of each letter, a string of one character; see `number_entries`."""
-    return number_entries(
-        "letter", letters, NUM_SPECIAL_LETTERS, lambda letter: len(letter) == 1, "strings of one character"
-    )
-
-
-def number_entries(
-    kind: str,
-    entries: Iterable[str] | Mapping[str, int],
-    first: int,
-    is_valid: Callable[[str], object],
-    description: str,
-) -> dict[str, int]:
-    """The id of each entry of a vocabulary, from `first` on, in their order or, for a mapping as the tokenizer saves
-    it, that of their ids.
+def number_entries(kind: Literal["feature", "letter"], entries: Iterable[str] | Mapping[str, int]) -> dict[str, int]:
+    """The id of each feature or letter, after the special ones, in their order or, for a mapping as the tokenizer
+    saves it, that of their ids.
 
     Raises:
-        ValueError: an entry is not valid, or given twice.
+        ValueError: a feature is no string, or empty; a letter is no string of one character; or one is given twice.
     """
+    is_letter = kind == "letter"
     entries = sorted(entries, key=entries.__getitem__) if isinstance(entries, Mapping) else list(entries)
     for entry in entries:
-        if not isinstance(entry, str) or not is_valid(entry):
-            raise ValueError(f"{kind}_vocab contains {entry!r}: pass {description}")
+        if not isinstance(entry, str) or not entry or (is_letter and len(entry) > 1):
+            expected = "strings of one character" if is_letter else "strings that are not empty"
+            raise ValueError(f"{kind}_vocab contains {entry!r}: pass {expected}")
     if len(set(entries)) < len(entries):
         twice = next(entry for entry in entries if entries.count(entry) > 1)
         raise ValueError(f"{kind}_vocab contains {twice!r} twice: list each {kind} once")
-    return {entry: index for index, entry in enumerate(entries, first)}
+    return {
+        entry: index for index, entry in enumerate(entries, NUM_SPECIAL_LETTERS if is_letter else NUM_SPECIAL_FEATURES)
+    }
 
 
 # ---- entries as ids

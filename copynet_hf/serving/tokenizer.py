@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..model.segmentation import get_segmenter
 from ..model.source import ExtendedVocabulary, Fact, pad_rows, stack_sources
-from ..model.vocabularies import BOUNDARY, NO_FEATURE, check_vocab, find_case_variants, number_features, number_letters
+from ..model.vocabularies import BOUNDARY, NO_FEATURE, check_vocab, find_case_variants, number_entries
 from ..saved.checks import read_export
 
 CONFIG_FILE, VOCAB_FILE, PIECES_FILE = "tokenizer_config.json", "vocab.json", "encoder_tokenizer.json"
@@ -51,8 +51,8 @@ class PlainTokenizer(ExtendedVocabulary):
         self.max_source_oov = int(config["max_source_oov"])
         self.model_max_length = int(config["model_max_length"])
         self.padding_side, self.truncation_side = config["padding_side"], config["truncation_side"]
-        self.feature_vocab = number_features(config.get("feature_vocab") or ())
-        self.letter_vocab = number_letters(config.get("letter_vocab") or ())
+        self.feature_vocab = number_entries("feature", config.get("feature_vocab") or ())
+        self.letter_vocab = number_entries("letter", config.get("letter_vocab") or ())
         added = {_text(token): int(index) for index, token in config.get("added_tokens_decoder", {}).items()}
         named = {name: _text(config[name]) for name in _NAMED_TOKENS if config.get(name) is not None}
         extra = [_text(token) for token in config.get("extra_special_tokens") or ()]

@@ -48,52 +48,54 @@ def make_pairs(count: int) -> list[dict[str, str]]:
     return pairs
 
 
+class Guided:
+    """Pairs as a tokenizer of their words encodes them, and the guide that they give."""
+
+    def __init__(
+        self, pairs: list[dict[str, str]], min_frequency: int = 3, segmenter: str = "word_digits", *sides: str
+    ) -> None:
+        texts = (pair[side] for pair in pairs for side in sides or ("text", "summary"))
+        self.tokenizer = CopyNetTokenizer.train_from_iterator(texts, 300, segmenter, min_frequency, chains=True)
+        self.rows = [self.encode(pair["text"], pair["summary"]) for pair in pairs]
+        self.guide = AttentionGuide(self.tokenizer, self.rows)
+
+    def encode(self, text: str, summary: str) -> dict[str, Any]:
+        return dict(self.tokenizer(text, text_target=summary))
+
+    def explain(self, row: dict[str, Any]) -> list[tuple[str, str]]:
+        """The tokens of the guided steps, with the words that they should attend to."""
+        source, labels = row["input_ids"], row["labels"]
+        return [
+            tuple(self.tokenizer.convert_ids_to_tokens([labels[t], source[j]]))  # type: ignore[misc]
+            for t, j in self.guide.find_places(source, labels)
+        ]
+
+
 @pytest.fixture(scope="module")
-def task() -> tuple[CopyNetTokenizer, list[dict[str, Any]]]:
-    pairs = make_pairs(200)
-    texts = (text for pair in pairs for text in pair.values())
-    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 300, segmenter="word_digits", min_frequency=5, chains=True)
-    return tokenizer, [dict(tokenizer(pair["text"], text_target=pair["summary"])) for pair in pairs]
+def task() -> Guided:
+    return Guided(make_pairs(200), min_frequency=5)
 
 
-def explain(tokenizer: CopyNetTokenizer, guide: AttentionGuide, row: dict[str, Any]) -> list[tuple[str, str]]:
-    """The tokens of the guided steps, with the words that they should attend to."""
-    source, labels = row["input_ids"], row["labels"]
-    return [
-        tuple(tokenizer.convert_ids_to_tokens([labels[t], source[j]]))  # type: ignore[misc]
-        for t, j in guide.find_places(source, labels)
-    ]
-
-
-def test_words_that_are_looked_up_go_with_what_they_stand_for(task: Any) -> None:
+def test_words_that_are_looked_up_go_with_what_they_stand_for(task: Guided) -> None:
     """A number's digits go with the word for it, although the source has such digits elsewhere."""
-    tokenizer, rows = task
-    guide = AttentionGuide(tokenizer, rows)
-    row = dict(tokenizer("cubos dos lunes avenida Quevedo 825", text_target="AV Quevedo 825 | 52 | cubo"))
-    assert explain(tokenizer, guide, row) == [("AV", "avenida"), ("5", "dos"), ("2", "dos"), ("cubo", "cubos")]
+    row = task.encode("cubos dos lunes avenida Quevedo 825", "AV Quevedo 825 | 52 | cubo")
+    assert task.explain(row) == [("AV", "avenida"), ("5", "dos"), ("2", "dos"), ("cubo", "cubos")]
 
 
-def test_all_places_of_the_closest_partner_are_attended_to(task: Any) -> None:
-    tokenizer, rows = task
-    guide = AttentionGuide(tokenizer, rows)
-    row = dict(tokenizer("avenida cubos avenida", text_target="AV"))
-    assert guide.find_places(row["input_ids"], row["labels"]) == [(0, 0), (0, 2)]
-    assert guide.find_places(tokenizer("cubos")["input_ids"], row["labels"]) == []
+def test_all_places_of_the_closest_partner_are_attended_to(task: Guided) -> None:
+    row = task.encode("avenida cubos avenida", "AV")
+    assert task.guide.find_places(row["input_ids"], row["labels"]) == [(0, 0), (0, 2)]
+    assert task.guide.find_places(task.tokenizer("cubos")["input_ids"], row["labels"]) == []
 
 
-def test_a_spelled_word_is_one(task: Any) -> None:
+def test_a_spelled_word_is_one() -> None:
     pairs = [{"text": f"{word} {side}", "summary": word[::-1]} for word in ("salz", "reis") for side in "abcdefgh"]
-    texts = (pair["text"] for pair in pairs)
-    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 300, segmenter="word_punct", min_frequency=3, chains=True)
-    rows = [dict(tokenizer(pair["text"], text_target=pair["summary"])) for pair in pairs]
-    found = explain(tokenizer, AttentionGuide(tokenizer, rows), rows[0])
-    assert [word for _, word in found] == ["salz"] * 4
+    spelled = Guided(pairs, 3, "word_punct", "text")
+    assert [word for _, word in spelled.explain(spelled.rows[0])] == ["salz"] * 4
 
 
-def test_what_is_copied_or_always_there_goes_with_nothing(task: Any) -> None:
-    tokenizer, rows = task
-    guide = AttentionGuide(tokenizer, rows)
-    tokens = {token for row in rows for token, _ in explain(tokenizer, guide, row)}
+def test_what_is_copied_or_always_there_goes_with_nothing(task: Guided) -> None:
+    tokens = {token for row in task.rows for token, _ in task.explain(row)}
     assert tokens == {*STREETS.values(), *"".join(NUMBERS.values()), *PARTS.values()}
 
 
@@ -102,11 +104,9 @@ def test_one_form_of_several_goes_with_no_name_of_a_field() -> None:
     names = [a + b + c for a, b, c in product("bdgk", "aeou", "lnrt")]
     pairs = [{"text": f"kime {name}", "summary": f"kitap {name} {name[2] + name[1]}n"} for name in names * 2]
     pairs += [{"text": f"kim {name}", "summary": f"masa {name}"} for name in names]
-    texts = (text for pair in pairs for text in pair.values())
-    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 300, segmenter="whitespace", min_frequency=8)
-    guide = AttentionGuide(tokenizer, [dict(tokenizer(pair["text"], text_target=pair["summary"])) for pair in pairs])
-    assert "lan" in tokenizer.get_vocab()
-    words = {tokenizer.convert_ids_to_tokens(list(word))[0] for word in guide.partners}
+    fields = Guided(pairs, 8, "whitespace")
+    assert "lan" in fields.tokenizer.get_vocab()
+    words = {fields.tokenizer.convert_ids_to_tokens(list(word))[0] for word in fields.guide.partners}
     assert words == {"kitap", "masa"}
 
 
@@ -114,12 +114,8 @@ def test_a_number_goes_with_what_it_stands_for_as_a_whole() -> None:
     """`mayo` with 05, not with the 5 of a 15 or 52."""
     months = {"enero": "01", "mayo": "05", "junio": "06"}
     rows = [(month, f"1{day} {day}2 {months[month]}") for month in months for day in (1, 3, 5, 6)] * 4
-    pairs = [{"text": text, "summary": month} for month, text in rows]
-    texts = (text for pair in pairs for text in pair.values())
-    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 300, segmenter="word_digits", min_frequency=3, chains=True)
-    guide = AttentionGuide(tokenizer, [dict(tokenizer(pair["text"], text_target=pair["summary"])) for pair in pairs])
-    row = dict(tokenizer("15 05 52", text_target="mayo"))
-    assert explain(tokenizer, guide, row) == [("mayo", "0"), ("mayo", "5")]
+    numbers = Guided([{"text": text, "summary": month} for month, text in rows])
+    assert numbers.explain(numbers.encode("15 05 52", "mayo")) == [("mayo", "0"), ("mayo", "5")]
 
 
 def test_a_single_digit_is_no_copy_of_one_in_a_number() -> None:
@@ -130,19 +126,15 @@ def test_a_single_digit_is_no_copy_of_one_in_a_number() -> None:
         for word, level in levels.items()
         for number in range(20)
     ]
-    texts = (text for pair in pairs for text in pair.values())
-    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 300, segmenter="word_digits", min_frequency=3, chains=True)
-    rows = [dict(tokenizer(pair["text"], text_target=pair["summary"])) for pair in pairs]
-    assert explain(tokenizer, AttentionGuide(tokenizer, rows), rows[-1]) == [("3", "tres")]
-    row = dict(tokenizer("caso 3 nivel tres", text_target="3"))
-    assert explain(tokenizer, AttentionGuide(tokenizer, rows), row) == []
+    cases = Guided(pairs)
+    assert cases.explain(cases.rows[-1]) == [("3", "tres")]
+    assert cases.explain(cases.encode("caso 3 nivel tres", "3")) == []
 
 
-def test_letters_and_streams_have_no_guide(task: Any) -> None:
-    tokenizer, rows = task
+def test_letters_and_streams_have_no_guide(task: Guided) -> None:
+    tokenizer, rows = task.tokenizer, Dataset.from_list(task.rows)
     letters = CopyNetTokenizer.train_from_iterator(["calle CL"], 300, segmenter="char", min_frequency=1)
     assert not AttentionGuide(letters, [dict(letters("calle", text_target="CL"))] * 50).partners
-    rows = Dataset.from_list(rows)
     assert build_guide(tiny_model(), tokenizer, rows) is not None
     assert build_guide(tiny_model(), tokenizer, rows.to_iterable_dataset()) is None
     assert build_guide(tiny_model(attention=False, copy_mechanism="none"), tokenizer, rows) is None
@@ -174,9 +166,8 @@ def test_the_ratio_is_that_of_the_likelihoods() -> None:
         assert log_likelihood_ratio(both, first, second, 40) == pytest.approx(expected, abs=1e-9)
 
 
-def test_the_loss_is_that_of_a_loop(task: Any) -> None:
-    tokenizer, rows = task
-    guide, rows = AttentionGuide(tokenizer, rows), rows[:5]
+def test_the_loss_is_that_of_a_loop(task: Guided) -> None:
+    tokenizer, guide, rows = task.tokenizer, task.guide, task.rows[:5]
     model = tiny_model(vocab_size=len(tokenizer), max_source_oov=tokenizer.max_source_oov)
     batch = tokenizer.pad([{"input_ids": row["input_ids"]} for row in rows], return_tensors="pt")
     longest = max(len(row["labels"]) for row in rows)
@@ -197,8 +188,8 @@ def test_the_loss_is_that_of_a_loop(task: Any) -> None:
 
 
 @pytest.fixture
-def make_trainer(task: Any, tmp_path: Any) -> Any:
-    tokenizer, _ = task
+def make_trainer(task: Guided, tmp_path: Any) -> Any:
+    tokenizer = task.tokenizer
 
     def make(**options: Any) -> CopyNetTrainer:
         torch.manual_seed(0)

@@ -311,46 +311,38 @@ def test_a_training_goes_to_its_end_where_accuracy_does_not_select(metric: str, 
     assert (find_end(args, state, patience=None) is not None) is ends
 
 
+FLAT = [50.0] * 20
+
+
 @pytest.mark.parametrize(
-    ("scores", "end"),
+    ("scores", "losses", "end"),
     [
-        ([50.0] * 20, 10),
-        ([*range(8), *[7.0] * 12], 13),  # flat for a quarter: five of twenty
-        ([*range(16), *[15.0] * 4], None),
-        ([9.0, 8.0, 7.0, 6.0, 9.1, 5.0, 4.0, 3.0, 2.0, 9.1, *[9.0] * 10], 10),  # as high again is no rise
-        ([50.0] * 4, None),  # too few evaluations to tell
+        (FLAT, None, 10),
+        ([*range(8), *[7.0] * 12], None, 13),  # flat for a quarter: five of twenty
+        ([*range(16), *[15.0] * 4], None, None),
+        ([9.0, 8.0, 7.0, 6.0, 9.1, 5.0, 4.0, 3.0, 2.0, 9.1, *[9.0] * 10], None, 10),  # as high again is no rise
+        (FLAT[:4], None, None),  # too few evaluations to tell
+        (FLAT, [1.0] * 20, 10),
+        (FLAT, [1.0 - 0.01 * step for step in range(20)], None),  # it learns, if not yet to the last word
+        (FLAT, [1.0 - 0.01 * min(step, 9) for step in range(20)], 15),  # flat for a quarter: five of twenty
+        (FLAT, [0.1, *[1.0 - 0.01 * step for step in range(19)]], 10),  # falls, but was lower before
     ],
 )
-def test_accuracy_has_not_risen_for_a_quarter_of_the_training(scores: list[float], end: int | None) -> None:
+def test_neither_accuracy_has_risen_nor_the_loss_fallen_for_a_quarter_of_the_training(
+    scores: list[float], losses: list[float] | None, end: int | None
+) -> None:
     args = selecting_by("mean_accuracy")
     state, stop, found = TrainerState(max_steps=len(scores)), TrainerControl(), None
     for state.global_step, score in enumerate(scores, 1):
-        state.log_history.append({"eval_mean_accuracy": score, "step": state.global_step})
+        loss = {} if losses is None else {"eval_loss": losses[state.global_step - 1]}
+        state.log_history.append({"eval_mean_accuracy": score, **loss, "step": state.global_step})
         EarlyEnd(patience=None).on_evaluate(args, state, stop)
         if stop.should_training_stop and found is None:
             found = state.global_step
+            best = 1 + max(scores.index(max(scores[:found])), losses.index(min(losses)) if losses else 0)
+            reason = f"neither mean_accuracy nor the loss has been better since step {best}"
+            assert find_end(args, state, patience=None) == reason
     assert found == end
-
-
-@pytest.mark.parametrize(
-    ("losses", "end"),
-    [
-        ([1.0] * 20, 10),
-        ([1.0 - 0.01 * step for step in range(20)], None),  # it learns, if not yet to the last word
-        ([1.0 - 0.01 * min(step, 9) for step in range(20)], 15),  # flat for a quarter: five of twenty
-        ([0.1, *[1.0 - 0.01 * step for step in range(19)]], 10),  # falls, but was lower before
-    ],
-)
-def test_a_training_whose_loss_falls_goes_on(losses: list[float], end: int | None) -> None:
-    args = selecting_by("mean_accuracy")
-    state, reasons = TrainerState(max_steps=len(losses)), {}
-    for state.global_step, loss in enumerate(losses, 1):
-        state.log_history.append({"eval_mean_accuracy": 50.0, "eval_loss": loss, "step": state.global_step})
-        if reason := find_end(args, state, patience=None):
-            reasons[state.global_step] = reason
-    best = 1 + losses.index(min(losses))
-    assert min(reasons, default=None) == end
-    assert end is None or reasons[end] == f"neither mean_accuracy nor the loss has been better since step {best}"
 
 
 def test_no_training_ends_between_two_evaluations() -> None:

@@ -256,6 +256,14 @@ def test_an_export_replaces_another_model_and_stands_beside_its_own(
     assert not (other / "model.safetensors").exists()
 
 
+def test_tensors_and_lists_are_read_as_arrays(exported: Exported) -> None:
+    inputs = source(exported.model, SOURCES)
+    lists = {name: tensor.tolist() for name, tensor in inputs.items()}
+    expected = exported.onnx.generate(**{name: tensor.numpy() for name, tensor in inputs.items()}, max_new_tokens=3)
+    for each in (inputs, lists):
+        assert np.array_equal(exported.onnx.generate(**each, max_new_tokens=3), expected)
+
+
 def test_an_option_that_is_none_is_as_one_left_out(exported: Exported) -> None:
     assert exported.onnx.search_options({"num_beams": None, "max_new_tokens": 7}) == exported.onnx.search_options(
         {"max_new_tokens": 7}
@@ -267,6 +275,9 @@ def test_an_option_that_is_none_is_as_one_left_out(exported: Exported) -> None:
     [
         ({"num_beams": 1, "num_return_sequences": 2}, "num_return_sequences=2 is more than num_beams=1"),
         ({"do_sample": True}, "does not support do_sample"),
+        ({"num_beams": 0}, "num_beams is 0, max_new_tokens 20: use 1 or more"),
+        ({"max_new_tokens": 0}, "max_new_tokens 0: use 1 or more"),
+        ({"copied_only": r"\d"}, r"copied_only is '\\\\d': pass ids, as find_matching_ids returns them"),
     ],
     ids=str,
 )

@@ -411,6 +411,14 @@ def test_facts_are_read_from_the_column_that_is_named_which_has_to_be_there(
         CopyNetPredictor(model, facts_column="fatcs")({"text": ["a b"], "facts": [[["a", "X", "b"]]]})
 
 
+def test_a_predictor_replaces_no_column_and_needs_a_name(model: Path) -> None:
+    for taken in ("prediction", "prediction_is_truncated"):
+        with pytest.raises(ValueError, match=f"the columns have '{taken}' already: use another prediction_column"):
+            CopyNetPredictor(model)({"text": ["a b"], taken: ["mine"]})
+    with pytest.raises(TypeError, match="name is a dict: pass the folder or Hub name of a model"):
+        CopyNetPredictor({})  # type: ignore[arg-type]
+
+
 def test_halves_of_characters_in_a_vocabulary_stop_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = save_tiny_model(tmp_path / "model", search={"min_new_tokens": 2, "max_new_tokens": 2})
     words = ["<pad>", "<s>", "</s>", "<unk>", *(chr(0xD800 + number) for number in range(9))]

@@ -117,6 +117,14 @@ def test_a_search_with_large_attention_keys_is_teacher_forcing(changes, num_beam
     assert totals.tolist() == pytest.approx(expected, abs=1e-5)
 
 
+def test_the_length_of_a_call_replaces_that_of_the_model():
+    model = tiny_model(seed=2)
+    model.generation_config.max_new_tokens = 9
+    options = {"min_new_tokens": 12, "eos_token_id": None}
+    for given, length in (({}, 10), ({"max_length": 5}, 5), ({"max_length": 5, "max_new_tokens": 6}, 7)):
+        assert model.generate(**sources(), **given, **options).shape[1] == length
+
+
 @pytest.mark.parametrize("num_beams", [1, 3])
 def test_given_encoder_outputs_replace_the_source(num_beams):
     model = tiny_model(seed=2)
@@ -139,6 +147,10 @@ def test_assisted_decoding_gives_the_greedy_output(changes):
         output = model.generate(input_ids=ids, max_new_tokens=12, assistant_model=assistant, **everything)
         assert torch.equal(output.sequences, expected)
         assert len(output.cross_attentions) == len(output.scores) == expected.shape[1] - 1
+    model.generation_config.num_beams = 5
+    assert torch.equal(model.generate(input_ids=ids, max_new_tokens=12, assistant_model=model, num_beams=1), expected)
+    with pytest.raises(ValueError, match="assistant_model is for one beam, and num_beams is 5: pass num_beams=1"):
+        model.generate(input_ids=ids, max_new_tokens=12, assistant_model=model)
 
 
 def test_sampling_draws_from_the_models_distribution():

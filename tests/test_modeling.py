@@ -233,6 +233,8 @@ def test_decoder_inputs_embeds_alone_read_nothing_selectively(changes, use_fused
 def test_target_words_are_needed_in_one_form():
     with pytest.raises(ValueError, match="decoder_input_ids is missing: pass it, decoder_inputs_embeds, or labels"):
         tiny_model()(input_ids=torch.tensor([[5]]))
+    with pytest.raises(ValueError, match=r"takes the labels away: use DataCollatorForSeq2Seq\(tokenizer, model"):
+        tiny_model()(input_ids=torch.tensor([[5]]), num_items_in_batch=3)
 
 
 # --- words ----------------------------------------------------------------------------------------------------------
@@ -342,6 +344,9 @@ def test_a_batch_without_rows_is_refused(changes):
     for call in (model.get_encoder(), model.generate, lambda ids: model(input_ids=ids, labels=ids)):
         with pytest.raises(ValueError, match="the batch has no rows: pass at least one source"):
             call(words)
+    for call in (model.get_encoder(), model.generate):
+        with pytest.raises(ValueError, match=r"input_ids has shape \(3,\): pass \(rows, words\)"):
+            call(torch.tensor([5, 6, 2]))
 
 
 def test_an_empty_source_generates_from_the_vocabulary_alone():

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import DataCollatorForSeq2Seq, TextStreamer
+from transformers.utils import ModelOutput
 
 from copynet_hf.model.tokenization_copynet import CopyNetTokenizer
 
@@ -401,6 +402,13 @@ def test_the_hash_of_datasets_is_stable_under_use(tok: CopyNetTokenizer) -> None
     tok.batch_decode([[SLOT]], source=["X"])
     assert fingerprint.Hasher.hash(tok) == before == fingerprint.Hasher.hash(make())
     assert fingerprint.Hasher.hash(make(max_source_oov=4)) != before
+
+
+def test_what_is_not_ids_is_not_decoded(tok: CopyNetTokenizer) -> None:
+    for wrong in (np.zeros((2, 3, 9)), torch.zeros(2, 3), ModelOutput(sequences=torch.ones(1, 2))):
+        for decode in (tok.decode, tok.batch_decode):
+            with pytest.raises(TypeError, match=r"of something else than ids: pass output.sequences, or the argmax"):
+                decode(wrong, source=["a"])
 
 
 def test_text_streamer_passes_the_source_on(tok: CopyNetTokenizer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -219,6 +219,11 @@ class OnnxCopyNet:
                 saved.setdefault(f"{bound}_new_tokens", saved[f"{bound}_length"] - 1)
         given = {name: value for name, value in options.items() if value is not None or name == "eos_token_id"}
         search = Search(**{name: value for name, value in saved.items() if name in Search._fields} | given)
+        if search.num_beams < 1 or search.max_new_tokens < 1:
+            fields = f"num_beams is {search.num_beams}, max_new_tokens {search.max_new_tokens}"
+            raise ValueError(f"{fields}: use 1 or more.")
+        if isinstance(search.copied_only, str):
+            raise ValueError(f"copied_only is {search.copied_only!r}: pass ids, as find_matching_ids returns them.")
         if search.num_return_sequences > search.num_beams:
             raise ValueError(
                 f"num_return_sequences={search.num_return_sequences} is more than num_beams={search.num_beams}: use "
@@ -228,7 +233,7 @@ class OnnxCopyNet:
 
     def _encode(self, **source: Array | None) -> tuple[Tensors, Tensors, Array]:
         """The decoder's memory, its initial state, and `forbidden` (N, V + K) bool."""
-        given = {name: array for name, array in source.items() if array is not None}
+        given = {name: np.asarray(array) for name, array in source.items() if array is not None}
         name = self._encoder_inputs[0]
         if name not in given:
             raise ValueError(f"The source is missing: pass {name}.")

@@ -72,6 +72,8 @@ class CopyNetPredictor:
         with_origins: bool = False,
         **decoding: Any,
     ) -> None:
+        if not isinstance(name, str | os.PathLike):
+            raise TypeError(f"name is a {type(name).__name__}: pass the folder or Hub name of a model")
         self.name = os.fspath(name)
         self.loading: dict[str, Any] = {
             "backend": backend,
@@ -126,7 +128,8 @@ class CopyNetPredictor:
 
         Raises:
             ImportError, ValueError: see `load_backend`.
-            ValueError: the inputs are a single text, a column is missing or holds something else.
+            ValueError: the inputs are a single text, a column is missing or holds something else, or there is one of
+                the new columns' names.
         """
         if isinstance(inputs, Mapping) or hasattr(inputs, "columns"):  # the latter is a DataFrame
             return self._predict_columns(inputs)
@@ -139,6 +142,8 @@ class CopyNetPredictor:
             raise ValueError(
                 f"the input is a {type(columns).__name__}: pass a DataFrame of pandas, or a dict of its columns"
             )
+        if taken := [name for name in self.new_columns() if name in columns]:
+            raise ValueError(f"the columns have {taken[0]!r} already: use another prediction_column, or drop it")
         predictions = self.predict_rows(columns)
         result = copy.copy(columns)  # a dict, or the lazy columns of `datasets`, in which only new ones are set
         texts = _list_values(columns[self.find_column("text", columns)])

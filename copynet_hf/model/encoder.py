@@ -385,6 +385,8 @@ class SourceEncoder(CopyNetPreTrainedModel):
                     "copy_mechanism='none'."
                 )
             input_ids = inputs_embeds.new_full(inputs_embeds.shape[:2], self.config.unk_token_id, dtype=torch.long)
+        if input_ids.dim() != 2:
+            raise ValueError(f"input_ids has shape {tuple(input_ids.shape)}: pass (rows, words).")
         if input_ids.shape[0] == 0:
             raise ValueError("the batch has no rows: pass at least one source.")
         check_not_negative("input_ids", input_ids)

@@ -243,7 +243,8 @@ class CopyNetGenerationMixin(_Base):
         tokenizer: PreTrainedTokenizerBase | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As in the library, over the extended vocabulary.
+        """As in the library, over the extended vocabulary; `max_length` of the call also replaces a `max_new_tokens`
+        that was saved with the model.
 
         Args:
             copied_only: a regular expression, such as r"\\d": a word in which it finds something may only be written
@@ -252,8 +253,13 @@ class CopyNetGenerationMixin(_Base):
             tokenizer: for a regular expression, and for `stop_strings`.
 
         Raises:
-            ValueError: there is no tokenizer for the regular expression, or it is none.
+            ValueError: there is no tokenizer for the regular expression, or it is none; or an assistant is to help
+                with more than one beam.
         """
+        config = kwargs.get("generation_config") or self.generation_config
+        num_beams = config.num_beams if kwargs.get("num_beams") is None else kwargs["num_beams"]
+        if kwargs.get("assistant_model") is not None and (num_beams or 1) > 1:
+            raise ValueError(f"assistant_model is for one beam, and num_beams is {num_beams}: pass num_beams=1")
         if isinstance(copied_only, str):
             if tokenizer is None:
                 raise ValueError("copied_only needs the words of the vocabulary: pass tokenizer=")
@@ -267,6 +273,8 @@ class CopyNetGenerationMixin(_Base):
         library: Any = super()
         prepared, model_kwargs = library._prepare_generation_config(generation_config, **kwargs)
         prepared.copied_only = copied_only  # of this call: no model brings it along
+        if kwargs.get("max_length") is not None and kwargs.get("max_new_tokens") is None:
+            prepared.max_new_tokens = None  # that of the model, which the library prefers
         return prepared, model_kwargs
 
     def _prepare_generated_length(  # type: ignore[override]

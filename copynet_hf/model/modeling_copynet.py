@@ -380,6 +380,11 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             use_cache = False
         elif num_items_in_batch is not None:
             check_loss_of_logits(self.config)
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                raise ValueError(
+                    "decoder_input_ids is missing, and with label_smoothing_factor or compute_loss_func the Trainer "
+                    "takes the labels away: use DataCollatorForSeq2Seq(tokenizer, model=model)."
+                )
         starts = not isinstance(past_key_values, CopyNetCache) or not past_key_values.get_seq_length()
         if decoder_attention_mask is None and decoder_input_ids is not None and starts:
             decoder_attention_mask = mask_left_padding(decoder_input_ids, self.config)

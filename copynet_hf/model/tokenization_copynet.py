@@ -461,7 +461,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             A string for a sequence, a list of strings for a batch of sequences.
 
         Raises:
-            TypeError: `skip_special_tokens` is not a bool, or a source is not a text.
+            TypeError: `skip_special_tokens` is not a bool, a source is not a text, or the ids are something else.
             ValueError: the number of sources does not divide that of the sequences, or `max_source_length` is missing
                 with left truncation.
         """
@@ -472,6 +472,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         ids = to_py_obj(token_ids)
         batched = isinstance(ids, list) and bool(ids) and isinstance(ids[0], list)
         rows: list[list[int]] = ids if batched else [ids if isinstance(ids, list) else [ids]]
+        if not all(isinstance(index, int) for row in rows for index in row[:1]):
+            kind = type(token_ids).__name__
+            raise TypeError(f"token_ids is a {kind} of something else than ids: pass output.sequences, or the argmax")
         sources = [
             Source(self, "", [], [], {f"<oov-{slot}>": len(self) + slot for slot in range(self.max_source_oov)})
         ]

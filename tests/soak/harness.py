@@ -335,10 +335,10 @@ def write_row(row: Row, path: Path) -> None:
 INTRODUCTION = """# Reliability
 
 Random inputs, damaged files, killed processes and full disks: each row of this page is written by a script in
-[tests/soak](../tests/soak/run_all.py). `--seed` repeats a run, `--rounds` sets its length; `run_all.py` runs them all.
-Minutes are those of two cores shared with other work. The commit is the last one that changed the package,
-with a plus sign where it had uncommitted changes. Later defaults took no part: the kills of trainings
-of 22 November had neither averaged weights nor evaluations.
+[tests/soak](../tests/soak/run_all.py). `--seed` repeats the random draws; what a kill hits depends on timing as
+well. `--rounds` sets the length of a run; `run_all.py` runs them all. Minutes are those of two cores shared with other
+work. The commit is the last one that changed the package, with a plus sign where it had uncommitted changes. Later
+defaults took no part: the kills of trainings of 22 November had neither averaged weights nor evaluations.
 """
 
 

@@ -36,10 +36,12 @@ from copynet_hf.cli import main as run_command
 
 WHAT = {
     1: """`copynet-hf train` with dropout, averaged weights and label smoothing, and an evaluation and a checkpoint
-every 3 steps, is killed by SIGKILL: half of the times at a random moment, the other half within 20 ms after the folder
-of a checkpoint has appeared, while it is being written. It is continued by `--resume_from_checkpoint auto`, and every
-third run is killed a second time. The weights must be bit for bit those of the uninterrupted training.""",
-    2: """The same under `torchrun --nproc_per_node 2`: SIGKILL ends one of the two processes, torchrun the other.""",
+every 3 steps, is killed by SIGKILL: half of the times at a random moment, the other half up to 20 ms after the folder
+of a checkpoint has appeared, when the checkpoint may be incomplete; the table says how often it was. The training is
+continued by `--resume_from_checkpoint auto`, and every third run is killed a second time unless it ends before. The
+weights must be bit for bit those of the uninterrupted training.""",
+    2: """The same as “kills”, under `torchrun --nproc_per_node 2`: SIGKILL ends one of the two processes, torchrun the
+other.""",
 }
 SAVE_STEPS, TIME_LIMIT = 3, 240
 

@@ -29,7 +29,8 @@ TITLE = """# Benchmarks
 
 Written by the scripts in benchmarks/, a section each; “What falls short” is by hand. Times are medians, ratios medians
 of ratios taken pair by pair.
-A section names the commit that was measured; those of before 28 November 2026, the one that brought their figures.
+A section of before 28 November 2026 names the commit that brought its figures, a later one the commit that was
+measured.
 """
 THREADS = {"type": int, "nargs": "+", "default": [1, 2], "help": "numbers of threads of torch"}
 

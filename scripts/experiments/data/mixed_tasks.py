@@ -2,7 +2,8 @@
 records, log lines to templates, mails to fields, Java to Python. Like what a company would bring, and free of anyone's
 data.
 
-Names, numbers and paths are drawn anew for each pair, so that most of a test set's were never seen in training.
+Surnames, numbers, codes and paths are composed at random for each pair, so that most of a test set's were never seen
+in training; first names, cities and items are drawn from lists.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ def model_rows(results: Results, data: str, models: Iterable[str], names: Iterab
     for model in models:
         if runs := find_runs(results, data, model):
             minutes = statistics.median(run["minutes"] for run in runs)
-            rows.append([model, *average_scores([run["scores"] for run in runs], names), len(runs), round(minutes)])
+            minutes = round(minutes, 1) if minutes < 1 else round(minutes)
+            rows.append([model, *average_scores([run["scores"] for run in runs], names), len(runs), minutes])
     return rows
 
 

@@ -31,7 +31,7 @@ MODELS: dict[str, dict[str, Any]] = {
     for name, fields in {"RNN context": RNNSEARCH, "CopyNet": {}}.items()
 }
 SAMPLED = "CopyNet, characters"
-CONSENSUS = f"{SAMPLED}, of 32 samples the most alike"
+CONSENSUS = f"{SAMPLED}, MBR decoding of 32 samples"
 PART_I = "PART III after PART I"
 PAPER_INPUTS = "the paper's inputs"
 TESTS = {"clge_test": "CLGE's test pairs", "test": "PART III, human label 3 or more"}

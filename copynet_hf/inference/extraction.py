@@ -25,7 +25,8 @@ class Record(TypedDict):
     slot: its name.
     value: the value as the output has it.
     start, end: the characters [start, end) of the text that hold the value; None where no part of the text does.
-    confidence: the product of the probabilities of its words and those of its name, None without a trace.
+    confidence: the product of the probabilities of its words, those of its name, and the separators before them; None
+        without a trace.
     """
 
     slot: str

@@ -346,6 +346,20 @@ def test_endings_beginnings_and_accents_are_found_in_the_pairs(
     assert (change("Zoquist") in written) is bool(expected or change("Zoquist") == "Zoquist")
 
 
+def test_frequent_names_that_sources_inflect_are_not_known() -> None:
+    """A model would write those that it knows in place of new ones."""
+    names = [f"{spell(number)}a" for number in range(1000)]
+    rows = [(names[number % 40], names[number + 40], "ayeou"[number // 40 % 5]) for number in range(400)]
+    inflected = [pair(f"for {a[:-1]}{end} {b[:-1]}{end}", f"to {a} {b}") for a, b, end in rows]
+    tokenizer = train(inflected)
+    assert DROP_LAST in tokenizer.get_vocab()
+    assert tokenizer.get_vocab().keys().isdisjoint(names)
+    source = tokenizer.encode_source("for Zoqui")
+    assert source.spell(tokenizer.encode_target("Zoqua", source)) == [DROP_LAST, "Zoqui", "￭a"]
+    elsewhere = [pair("for us all", f"to {a}") for a, _, _ in rows[::4]]
+    assert tokenizer.get_vocab().keys() < train(inflected + elsewhere).get_vocab().keys()
+
+
 def test_a_few_words_without_their_endings_are_no_reason_for_a_mark() -> None:
     names = [spell(number) for number in range(300)]
     pairs = [pair(f"for {name}ova", name if number < 8 else spell(number + 300)) for number, name in enumerate(names)]

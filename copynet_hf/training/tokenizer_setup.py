@@ -15,7 +15,7 @@ from ..arguments import MAX_SOURCE_LENGTH, TokenizerArguments, TrainArguments
 from ..data.files import Row
 from ..evaluation.compute_metrics import spells_words
 from ..model.chains import Chains, Joined, find_acronym, find_cases, is_joined, is_spelled, list_marks, list_parts
-from ..model.segmentation import CHAINED, INITIAL, MARKS, fold_case, get_segmenter
+from ..model.segmentation import CHAINED, DROP_LAST, FIRST, INITIAL, MARKS, fold_case, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs, spread
@@ -26,7 +26,9 @@ from .segmenters import are_few, choose_min_frequency, choose_segmenter
 REACH_SAMPLE_SIZE = 1000  # pairs that show what sources and targets are made of
 STREAM_SAMPLE_SIZE = 100_000  # pairs from which alignments are computed and, of a stream, vocabulary and slots
 MAX_GENERATED = 0.02
-"""The share of a word's targets whose sources may lack it, for a word that sources often have in another case."""
+"""The share of a word's targets whose sources may lack it, for a word that sources often have in another form."""
+ENDING_CUTS = {DROP_LAST, *FIRST}
+"""The marks after which other endings are written, as where names are inflected."""
 MIN_UNITS, MIN_SUMS = 5, 20
 """The different numbers that are written with the same unit, as in 7w, and those to which the same digits are added,
 as 000 for thousands."""
@@ -138,9 +140,10 @@ def list_words(
     """The words of sources, facts and targets, each as often as it counts.
 
     Without chains, all count. With them, a word of a target counts where its source has it, or where the source does
-    not give it in another form: a word in another case, for example, several words joined, their initials, or a number
-    with digits or a unit that many others have, too. A word that is always copied, and sometimes in another form, does
-    not count at all: a model that knows it would write it from memory, and not where it sees a new one.
+    not give it in another form: a word in another case, for example, several words joined, their initials, a name with
+    another ending, or a number with digits or a unit that many others have, too. A word that is always copied, and
+    sometimes in another form, does not count at all: a model that knows it would write it from memory, and not where
+    it sees a new one.
 
     Args:
         generated_count: how often a word of a target counts that would have to be spelled.
@@ -151,7 +154,7 @@ def list_words(
     split = get_segmenter(segmenter).split
     counts: Counter[str] = Counter()
     copied, changed, generated = Counter[str](), Counter[str](), Counter[str]()
-    used: set[str] = set()
+    used, endings = set[str](), set[str]()
     framed: list[_Framed] = []
     of_words = [mark for mark in changes if mark != INITIAL]
     for row in pairs:
@@ -167,6 +170,10 @@ def list_words(
         if INITIAL in changes:
             capitals = {word for word in others if word.isupper()} - made
             made |= {word for word in capitals if _is_acronym(word, text)}
+        if not ENDING_CUTS.isdisjoint(changes):  # Anna, where the source has Anny
+            whole = [word for word in others if word not in made and word.isalpha()]
+            inflected = {*whole}.difference(_find_spelled(whole, source, has_chains, changes))
+            made, endings = made | inflected, endings | inflected
         folded = fold_case(" ".join(target))
         used.update(word for word, forms in forms_of.items() if any(fold_case(form) in folded for form in forms))
         generated.update(word for word in others if word not in made)
@@ -182,6 +189,7 @@ def list_words(
     for word, number in changed.items():
         if generated[word] <= MAX_GENERATED * (number + copied[word]):
             del counts[word], copied[word], generated[word]
+            counts[word] = int(word in endings)  # whose letters are written
     for word in counts.keys() - used - generated.keys():
         counts[word] *= read_count
     return ([word] * number for each in (counts, copied, generated) for word, number in each.items())

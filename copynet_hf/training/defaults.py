@@ -15,9 +15,11 @@ from transformers.integrations import get_reporting_integration_callbacks
 from ..arguments import (
     MAX_SOURCE_LENGTH,
     NUM_BEAMS,
+    Check,
     EncoderArguments,
     TrainArguments,
     Values,
+    above_zero,
     at_least,
     between,
     check_argument,
@@ -55,6 +57,13 @@ LABEL_SMOOTHING = 0.1  # decays to 0 in training
 # model needs so many steps to learn a task at all.
 TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS, MIN_STEPS = 8000, 5, 60, 3000
 BATCH_SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
+# Of fields of Seq2SeqTrainingArguments.
+RANGES: dict[str, Check] = {
+    **dict.fromkeys(BATCH_SIZES, at_least(1)),
+    **dict.fromkeys(("logging_steps", "eval_steps", "save_steps"), above_zero),
+    "weight_decay": at_least(0),
+    "label_smoothing_factor": between(0, 1),
+}
 ENCODER_LEARNING_RATE = 5e-5
 # Of all other weights, if no GRU layer reads the encoder's states. With the 0.002 of models with one, the decoder
 # learns to do without states that are not yet fit for it (docs/encoders.md).
@@ -63,11 +72,13 @@ DECODER_LEARNING_RATE = 1e-3
 # encoder-decoder with a copy head.
 TRANSFORMER_LEARNING_RATE, TRANSFORMER_WARMUP_FACTOR = 1e-3, 4
 SEQ2SEQ_LEARNING_RATE = 1e-4
-# Fields of Seq2SeqTrainingArguments, and the arguments that take their place.
-OWN_SEARCH = {
-    "generation_max_length": "max_target_length",
-    "generation_num_beams": "num_beams",
-    "generation_config": "num_beams, or others",
+# Fields of Seq2SeqTrainingArguments that are not read, and what to do instead.
+NOT_READ = {
+    "generation_max_length": "use --max_target_length, which is saved with the model",
+    "generation_num_beams": "use --num_beams, which is saved with the model",
+    "generation_config": "use --num_beams, or others, which are saved with the model",
+    **dict.fromkeys(("do_train", "do_eval", "do_predict"), "leave it out; copynet-hf evaluate scores a trained model"),
+    "label_names": "use --summary_column, which names the column of the targets",
 }
 # Of a new model; one that is trained further keeps its own.
 NEW_SETTINGS: dict[str, object] = {
@@ -144,9 +155,12 @@ def build_training_arguments(
     for name, value in {"prediction_loss_only": True, "eval_do_concat_batches": False}.items():
         if given.get(name) is value:
             raise ValueError(f"--{name} {value} leaves nothing to measure the accuracy by: leave it out")
-    for name, other in OWN_SEARCH.items():
+    for name, fix in NOT_READ.items():
         if given.get(name) is not None:
-            raise ValueError(f"--{name} is not read: use --{other}, which is saved with the model")
+            raise ValueError(f"--{name} is not read: {fix}")
+    for name, check in RANGES.items():
+        if given.get(name) is not None:
+            check_argument(name, given[name], check)
     _check_length(given)
     streams, generates = isinstance(train_pairs, IterableDataset), given.get("predict_with_generate", False)
     defaults = dict(TRAINING_DEFAULTS)
@@ -168,9 +182,6 @@ def build_training_arguments(
         is_better_lower = metric.removeprefix("eval_") in ("loss", *LOWER_IS_BETTER)
         defaults |= {"metric_for_best_model": metric, "greater_is_better": not is_better_lower}
     training_args = Seq2SeqTrainingArguments(**{**defaults, **given})
-    for name in BATCH_SIZES:
-        check_argument(name, getattr(training_args, name), at_least(1))
-    check_argument("label_smoothing_factor", training_args.label_smoothing_factor, between(0, 1))
     if not streams and "num_train_epochs" not in given:
         batch_size = training_args.train_batch_size * training_args.world_size
         steps = len(train_pairs) / (batch_size * training_args.gradient_accumulation_steps)  # of an epoch

@@ -362,10 +362,11 @@ REFUSED_TABLES = {
     "text,summary\na,b\n".encode("utf-16-le"): "the header holds NUL characters: save the file as UTF-8",
     b"text~summary\na~b\n": "pass summary_column (--summary_column), or delimiter (--delimiter) if it is several",
     "gr\u00f6\u00dfe,text\na,b\n".encode("latin-1"): "the header is bytes that do not decode as UTF-8",
+    b'{"text": "a", "summary": "b"}\n{"text": "c", "summary": "d"}\n': "the first line is JSON: name the file .jsonl",
 }
 
 
-@pytest.mark.parametrize(("table", "message"), REFUSED_TABLES.items(), ids=["utf-16", "tilde", "latin-1"])
+@pytest.mark.parametrize(("table", "message"), REFUSED_TABLES.items(), ids=["utf-16", "tilde", "latin-1", "JSON"])
 def test_tables_of_another_form_are_refused_with_what_to_do(tmp_path: Path, table: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=rf"a\.csv.*{re.escape(message)}"):
         load_pairs(train_file=write(tmp_path / "a.csv", table))

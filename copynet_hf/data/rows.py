@@ -165,7 +165,14 @@ def _check_row(row: object) -> Row | str:
 def _table_rows(path: Path, column_names: Sequence[str] | None, delimiter: str) -> Iterator[NumberedRow]:
     """The rows as dicts from the names of the header, or `column_names`, to strings."""
     with open_text(path, newline="") as file:
-        records = _read_records(file, delimiter)
+        first = next(file, "")
+        try:
+            is_json = isinstance(_parse_json(first), dict)
+        except ValueError:
+            is_json = False
+        if is_json:
+            raise DataFileError(f"{show_path(path)}: the first line is JSON: name the file .jsonl")
+        records = _read_records(chain([first], file), delimiter)
         header = column_names or _read_header(path, records, delimiter)
         of_header = "there are" if column_names else "the header has"
         if len(set(header)) < len(header):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetPredictor
 from copynet_hf.cli import main
+from copynet_hf.inference import predictor
 from copynet_hf.inference.extraction import extract_records
+from copynet_hf.inference.predictor import predict_in_batches
 from copynet_hf.model.prediction import Prediction
 
 TEXT = "play new york by sinatra and new york by moby"
@@ -175,3 +178,14 @@ def test_generate_marks_what_is_doubtful(folder, capsys):
     assert rows[0] == [sure["text"], f"{sure['confidence']:.4f}", "accepted"]
     assert rows[1] == [doubtful["text"], f"{doubtful['confidence']:.4f}", "doubtful"]
     assert rows[2] == ["", "", "doubtful"]
+
+
+def test_a_tab_in_an_output_adds_no_column(folder, capsys, monkeypatch):
+    def predict_tab(*args, **options):
+        return [[replace(row[0], text="a\tb\nc")] for row in predict_in_batches(*args, **options)]
+
+    monkeypatch.setattr(predictor, "predict_in_batches", predict_tab)
+    capsys.readouterr()
+    assert main(["generate", f"--model={folder / 'model'}", "--text=play moby on deezer", "--min_confidence=1"]) == 0
+    text, _, verdict = capsys.readouterr().out.rstrip("\n").split("\t")
+    assert (text, verdict) == ("a b c", "doubtful")

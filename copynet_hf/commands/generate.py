@@ -76,7 +76,8 @@ def generate(args: GenerateArguments) -> None:
             line = " ".join(line.split("\n")).strip()
             if output.accepted is not None and not args.json:
                 confidence = "" if output.confidence is None else f"{output.confidence:.4f}"
-                line = f"{line}\t{confidence}\t{'accepted' if output.accepted else 'doubtful'}"
+                verdict = "accepted" if output.accepted else "doubtful"
+                line = "\t".join((line.replace("\t", " "), confidence, verdict))
             print(line.encode(errors="replace").decode(), flush=True)  # a vocabulary may hold lone surrogates
     if num_truncated:
         logger.warning("%s", describe_truncated(num_truncated, num_texts))

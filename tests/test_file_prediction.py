@@ -488,6 +488,9 @@ BAD_INPUT = {
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column body": "no column 'body'",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column n": "column 'n' holds no strings",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --prediction_column n": "has a column 'n'",
+    "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --prediction_column=": "prediction_column is empty",
+    "--input_file {folder}/n.json --output_file {folder}/o.jsonl": "n.json: no column holds strings; its columns",
+    "--input_file {folder}/id.csv --output_file {folder}/o.jsonl": "could be any of the columns 'id' of strings",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --num_proc 0": "--num_proc is 0",
     "--input_file {folder}/bad.parquet --output_file {folder}/o.jsonl": "bad.parquet: cannot be read",
 }
@@ -498,6 +501,8 @@ def test_bad_arguments_are_named(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: str, message: str
 ) -> None:
     write_table(tmp_path / "in.jsonl", [{"text": "a", "n": 1}])
+    (tmp_path / "n.json").write_text('[{"n": 1}]')
+    (tmp_path / "id.csv").write_text("id\nx\n")
     for name in ("a.txt", "bad.parquet"):
         (tmp_path / name).write_text("not a table")
     if "{folder} " in argv:

@@ -30,7 +30,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from ..data.columns import TEXT_NAMES, Columns, find_column, find_usual_name, is_key
 from ..data.features import explain_unusable
-from ..data.files import DataFileError, Row, SkippedRows, data_suffix, resolve_file
+from ..data.files import DataFileError, Row, SkippedRows, data_suffix, resolve_file, show_path
 from ..data.remembered import read_options, recall_delimiter, recall_options
 from ..data.rows import NumberedRow, find_unit
 from ..model.prediction import Prediction, describe_truncated
@@ -120,7 +120,7 @@ def predict_files(
         columns, sizes = _read_columns(read(), files[0], predictor.facts_column, window)
         if columns.has_facts:
             predictor.facts_column = predictor.facts_column or "facts"
-        _choose_columns(predictor, columns)
+        _choose_columns(predictor, columns, show_path(files[0]))
         parts = [own / f"{number:08}{PART_SUFFIX}" for number in range(len(sizes))]
         _predict_missing(predictor, read(), parts, sizes, num_proc, output_file)
         types: Types = columns.types
@@ -241,9 +241,10 @@ def _is_table(file: Path, name: Path) -> bool:
     return not is_hidden and file.is_file() and data_suffix(file) in READ_SUFFIXES and file.stat().st_size > 0
 
 
-def _choose_columns(predictor: CopyNetPredictor, columns: Columns) -> None:
+def _choose_columns(predictor: CopyNetPredictor, columns: Columns, where: str) -> None:
     """Sets the predictor's column of the sources, to the given one, else that of the training, else one with a usual
     name, else the only column of strings; likewise that of the features, and that of the facts, if it is given.
+    `where` names the file in errors.
 
     Raises:
         ValueError: a column is missing or cannot be guessed, or one that the predictor adds is there.
@@ -257,8 +258,11 @@ def _choose_columns(predictor: CopyNetPredictor, columns: Columns) -> None:
     strings = [name for name in columns.strings if not is_key(name)]
     guess = find_usual_name(strings, TEXT_NAMES) or (strings[0] if len(strings) == 1 else None)
     if (options["text_column"] or guess) is None:
-        found = f"could be any of the columns {', '.join(map(repr, strings))}" if strings else "is in no column"
-        raise ValueError(f"the text {found} of strings: pass --text_column")
+        if not columns.strings:
+            names = ", ".join(map(repr, columns.types))
+            raise ValueError(f"{where}: no column holds strings; its columns are {names}: write the texts as strings")
+        names = ", ".join(map(repr, strings or columns.strings))
+        raise ValueError(f"the text could be any of the columns {names} of strings: pass --text_column")
     for name, value in options.items():
         default = guess if name == "text_column" else read_options(predictor.load()[1]).get(name) or "features"
         try:

@@ -86,6 +86,8 @@ class CopyNetPredictor:
         self.features_separator, self.prediction_column = features_separator, prediction_column
         if output_format not in OUTPUT_FORMATS:
             raise ValueError(f"output_format is {output_format!r}: use {' or '.join(OUTPUT_FORMATS)}")
+        if not prediction_column:
+            raise ValueError("prediction_column is empty: pass the name of the column of outputs")
         self.output_format, self.min_confidence = output_format, min_confidence
         self.with_origins, self.decoding = with_origins, decoding
         self._loaded: tuple[int, CopyModel, PreTrainedTokenizerBase] | None = None

@@ -75,10 +75,7 @@ def load_backend(
     if backend not in BACKENDS:
         raise ValueError(f"the backend is {backend!r}: use {' or '.join(BACKENDS)}")
     name = check_model_name(name)
-    has_graphs = (Path(name) / DECODER).is_file()
     if backend == "torch":
-        if has_graphs and not list(Path(name).glob("*.safetensors*")):
-            raise ValueError(f"{name} holds ONNX graphs: use the backend onnx")
         if threads or _is_worker():
             torch.set_num_threads(threads or 1)
         return load_model(name, device, bf16, trust_remote_code)

@@ -116,6 +116,8 @@ def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: object
             is not trusted.
     """
     folder = Path(name)
+    if any(folder.glob("*.onnx")) and not any(folder.glob("*.safetensors*")):
+        raise ValueError(f"{name} holds ONNX graphs: pass the model they were exported from, or use the backend onnx")
     contents = {file: read_json(folder / file) for file in MODEL_FILES}
     check_generation_config(contents[GENERATION_FILE] or {}, folder / GENERATION_FILE)
     for path in sorted(folder.glob("*.safetensors")):

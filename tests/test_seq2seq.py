@@ -14,7 +14,7 @@ from helpers import check_same_outputs, padded, tiny_tokenizer, write_rows
 from tiny_encoders import CORPUS, SUMMARIES, TEXTS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, BertConfig, PreTrainedTokenizerFast
 
 from copynet_hf import CopyNetForConditionalGeneration, export_onnx
 from copynet_hf.arguments import TrainArguments, build_arguments
@@ -239,6 +239,9 @@ def test_what_no_copy_head_can_be_added_to_is_refused(tokenizer: PreTrainedToken
     own = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": len(tokenizer)}
     with pytest.raises(ValueError, match="has other embeddings in its encoder than in its decoder"):
         add_head(tmp_path, "marian", tokenizer, **own)
+    BertConfig().save_pretrained(tmp_path / "bert")
+    with pytest.raises(ValueError, match="bert is a bert, which is no encoder-decoder: use --encoder_name_or_path"):
+        CopyNetForConditionalGeneration.from_seq2seq_pretrained(str(tmp_path / "bert"), tokenizer=tokenizer)
 
 
 def test_what_a_new_model_alone_can_have_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -242,6 +242,17 @@ def load_seq2seq(name: str, **options: Any) -> PreTrainedModel:
     Raises:
         ValueError: it is no encoder-decoder that a copy head can be added to.
     """
+    config = load_encoder_config(name, options)
+    if config.model_type.startswith(CopyNetConfig.model_type):  # or an ensemble
+        raise ValueError(
+            f"{name} is a CopyNet already: load it with from_pretrained, or continue its training with "
+            f"--model_name_or_path {name}"
+        )
+    if not config.is_encoder_decoder:
+        raise ValueError(
+            f"{name} is a {config.model_type}, which is no encoder-decoder: use --encoder_name_or_path, or "
+            "from_encoder_pretrained"
+        )
     model: PreTrainedModel = AutoModelForSeq2SeqLM.from_pretrained(name, **{"dtype": torch.float32, **options}).eval()
     parts = (model.get_input_embeddings(), model.get_encoder(), model.get_decoder(), model.get_output_embeddings())
     if not isinstance(parts[-1], nn.Linear) or any(part is None or part is model for part in parts):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError
 
 from . import register_classes
 from .arguments import Command
@@ -70,7 +72,10 @@ def _run(importing: Callable[[], AbstractContextManager[None]], name: str, *argv
         from .inference.console import escape_controls
 
         message = " ".join(line.strip() for line in str(error).splitlines())
-        if isinstance(error, ModuleNotFoundError):
+        if isinstance(error, PackageNotFoundError):  # of a check by Transformers, which names what an option needs
+            needed = (re.findall("'(.+?)'", error.name) or [error.name])[0]
+            message = f"{needed} is not installed: pip install '{needed}'"
+        elif isinstance(error, ModuleNotFoundError):
             message = f"{error.name} is not installed: install copynet-hf again, without --no-deps"
         with suppress(OSError):  # of a full disk that holds the log as well
             print(f"copynet-hf {name}: {escape_controls(message)}", file=sys.stderr)

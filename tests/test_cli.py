@@ -251,6 +251,10 @@ BAD_INPUT = {
     "train --train_file {folder}/empty.jsonl --output_dir {folder}/x": "empty.jsonl",
     "train --train_file {folder}/train.jsonl --output_dir {folder}/noted": "already holds README.md",
     "train --train_file {folder}/train.jsonl --output_dir {folder}/model": "holds config.json: use another folder, or",
+    "train --train_file {folder}/train.jsonl --output_dir {folder}/model --resume_from_checkpoint auto": "the run in "
+    "{folder}/model is finished, and its checkpoints are removed",
+    f"{TRAIN} --seq2seq_name_or_path {{folder}}/model": "{folder}/model is a CopyNet already: load it with",
+    f"{TRAIN} --deepspeed x.json": " is not installed: pip install 'deepspeed>=",
     f"{TRAIN} --num_beams 0": "--num_beams is 0",
     f"{TRAIN} --num_train_epochs 0": "--num_train_epochs is 0: use a number above 0",
     f"{TRAIN} --max_steps 0": "--max_steps is 0: use 1 or more",

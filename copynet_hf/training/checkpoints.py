@@ -38,12 +38,15 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted((path for path in steps if steps[path].isdecimal()), key=lambda path: int(steps[path]))
 
 
-def find_resume_checkpoint(resume_from_checkpoint: str | bool | None, output_dir: Path) -> str | None:
+def find_resume_checkpoint(
+    resume_from_checkpoint: str | bool | None, output_dir: Path, overwrite: bool = False
+) -> str | None:
     """The checkpoint that a run continues from, or None for a new run.
 
     Args:
         resume_from_checkpoint: a checkpoint; True for the last whole one in `output_dir`; "auto" for the same, or for
             a new run if there is none.
+        overwrite: whether a new run may replace a finished one.
     """
     value = str(resume_from_checkpoint or False)
     if value.lower() == "false":
@@ -67,6 +70,11 @@ def find_resume_checkpoint(resume_from_checkpoint: str | bool | None, output_dir
         logger.warning("%s is damaged (%s)", checkpoint, damage)
     if checkpoints:
         raise ValueError(f"every checkpoint in {output_dir} is damaged: start again with --overwrite_output_dir")
+    if (output_dir / METRICS_FILE.format("all")).exists() and not overwrite:
+        raise ValueError(
+            f"the run in {output_dir} is finished, and its checkpoints are removed: train its model further with "
+            f"--model_name_or_path {output_dir} and another --output_dir, or start again with --overwrite_output_dir"
+        )
     if value.lower() == "true":
         raise ValueError(f"--resume_from_checkpoint is True, but {output_dir} holds no checkpoint: leave it out")
     return None

@@ -156,8 +156,9 @@ class TrainingRun:
 
     def check_output_dir(self) -> Path:
         """The folder of the model, after checking that writing there destroys nothing; finds the checkpoint."""
-        self.checkpoint = find_resume_checkpoint(self.values.get("resume_from_checkpoint"), self.output_dir)
-        return check_output_dir(self.values.get("output_dir"), self.args.overwrite_output_dir, self.checkpoint)
+        overwrite = self.args.overwrite_output_dir
+        self.checkpoint = find_resume_checkpoint(self.values.get("resume_from_checkpoint"), self.output_dir, overwrite)
+        return check_output_dir(self.values.get("output_dir"), overwrite, self.checkpoint)
 
     def set_up(self) -> None:
         """Reads the pairs, completes the arguments, and builds tokenizer, model and Trainer."""

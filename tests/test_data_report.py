@@ -90,6 +90,13 @@ def test_of_many_targets_a_sample_is_described(tokenizer: CopyNetTokenizer) -> N
     assert describe_words(pairs.select([0]), tokenizer).startswith("of 2 words of the targets, ")
 
 
+@pytest.mark.parametrize("facts", [[], [["Otto", "born", "1931"]]], ids=["none", "some"])
+def test_retrieval_without_facts_is_reported(facts: list[list[str]]) -> None:
+    pairs = {"train": Dataset.from_list([pair | {"facts": facts} for pair in PAIRS])}
+    found = list(find_warnings(pairs, {}, TrainArguments(), retrieves=True))
+    assert [each[:54] for each in found] == ["copy_mechanism is 'retrieval', and no pair has facts: "] * (not facts)
+
+
 def test_truncated_targets_are_reported(tokenizer: CopyNetTokenizer) -> None:
     first, second = warnings(tokenizer, PAIRS[:15], PAIRS[15:], max_target_length=3)  # two words and the end symbol
     assert first.startswith("15 of 15 training targets have 3 words or more")

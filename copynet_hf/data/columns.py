@@ -32,6 +32,7 @@ SUMMARY_NAMES = (
 KEY_NAMES = ("", "id", "idx", "index", "guid", "uid", "key", "split", "human_label")
 
 ROLES = ("text", "summary", "features", "facts")
+UNREAD_FACTS = "%s: the column 'facts' holds no triples (subject, property, object), and is not read"
 
 
 class ColumnChoice(NamedTuple):
@@ -167,7 +168,7 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str, *, is_table
     if "facts" in columns and "facts" not in chosen.values():
         if found.has_facts or can_hold_facts(found.types["facts"]):
             return chosen | {"facts": "facts"}
-        logger.info("%s: the column 'facts' holds no triples (subject, property, object), and is not read", where)
+        logger.info(UNREAD_FACTS, where)
     return chosen
 
 

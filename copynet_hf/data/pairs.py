@@ -19,7 +19,7 @@ from datasets.data_files import DataFilesDict, DataFilesList
 from datasets.exceptions import DatasetGenerationError
 from datasets.info import SupervisedKeysData
 
-from .columns import ColumnChoice, Columns, choose_columns, choose_new_names
+from .columns import UNREAD_FACTS, ColumnChoice, Columns, choose_columns, choose_new_names
 from .features import SEPARATOR, explain_unusable, split_features
 from .fields import format_record
 from .files import (
@@ -176,6 +176,8 @@ def _build_split(path: FilePath, split: str, streaming: bool, file_format: str |
         raise SkippedRows(file).error()
     if is_cached and builder.info.description:
         logger.warning("%s: %s", show_path(file), builder.info.description)
+    if is_cached and "original_facts" in builder.info.features and "facts" not in builder.info.features:
+        logger.info(UNREAD_FACTS, show_path(file))
     return builder.as_dataset(split=split)
 
 

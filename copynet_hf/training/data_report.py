@@ -48,14 +48,24 @@ def describe_words(pairs: Pairs, tokenizer: CopyNetTokenizer) -> str:
 
 
 def find_warnings(
-    pairs: Mapping[str, Pairs], encoded: Mapping[str, Pairs], args: DataArguments, max_pieces: int | None = None
+    pairs: Mapping[str, Pairs],
+    encoded: Mapping[str, Pairs],
+    args: DataArguments,
+    max_pieces: int | None = None,
+    retrieves: bool = False,
 ) -> Iterator[str]:
     """Sentences about pairs that are probably not what was meant, each with what to do.
 
     Args:
         encoded: the pairs of the splits, as the model reads them.
         max_pieces: that a Transformers encoder reads; None: no limit, or another encoder.
+        retrieves: whether the model's mechanism is meant for facts.
     """
+    if retrieves and not any(row.get("facts") for row in spread(pairs["train"], SAMPLE_SIZE)):
+        yield (
+            "copy_mechanism is 'retrieval', and no pair has facts: pass a column facts of triples (subject, property, "
+            "object), or use 'copynet'"
+        )
     train = _sample(pairs["train"])
     if "validation" in pairs:
         yield from _find_overlap(pairs["train"], _sample(pairs["validation"]))

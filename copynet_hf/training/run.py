@@ -279,7 +279,8 @@ class TrainingRun:
         encoded = {"train": trainer.train_dataset, "validation": trainer.eval_dataset}
         encoded = {split: rows for split, rows in encoded.items() if rows is not None}
         pieces = getattr(self.tokenizer, "encoder_tokenizer", None)
-        for warning in find_warnings(self.pairs, encoded, self.args, pieces and pieces.max_length):
+        max_pieces, retrieves = pieces and pieces.max_length, model.config.mechanism.retrieves
+        for warning in find_warnings(self.pairs, encoded, self.args, max_pieces, retrieves):
             logger.warning("warning: %s", warning)
 
     def finish(self, metrics: Scores) -> Scores:

@@ -121,6 +121,8 @@ TURKISH = {"[lower_tr]": _lower_turkish, "[upper_tr]": _upper_turkish, "[title_t
 INITIAL, SECOND, DROP_FIRST, DROP_LAST = "[initial]", "[second]", "[drop_first]", "[drop_last]"
 FIRST = {f"[first_{number}]": number for number in range(3, 13)}
 """Marks for the first letters of the word that follows, with their number."""
+ENDING_CUTS = {DROP_LAST, *FIRST}
+"""Marks after which another ending can be written, as where names are inflected."""
 CUTS = {
     INITIAL: slice(1),
     SECOND: slice(1, 2),

@@ -15,7 +15,7 @@ from ..arguments import MAX_SOURCE_LENGTH, TokenizerArguments, TrainArguments
 from ..data.files import Row
 from ..evaluation.compute_metrics import spells_words
 from ..model.chains import Chains, Joined, find_acronym, find_cases, is_joined, is_spelled, list_marks, list_parts
-from ..model.segmentation import CHAINED, DROP_LAST, FIRST, INITIAL, MARKS, fold_case, get_segmenter
+from ..model.segmentation import CHAINED, ENDING_CUTS, INITIAL, MARKS, fold_case, get_segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs, spread
@@ -27,8 +27,6 @@ REACH_SAMPLE_SIZE = 1000  # pairs that show what sources and targets are made of
 STREAM_SAMPLE_SIZE = 100_000  # pairs from which alignments are computed and, of a stream, vocabulary and slots
 MAX_GENERATED = 0.02
 """The share of a word's targets whose sources may lack it, for a word that sources often have in another form."""
-ENDING_CUTS = {DROP_LAST, *FIRST}
-"""The marks after which other endings are written, as where names are inflected."""
 MIN_UNITS, MIN_SUMS = 5, 20
 """The different numbers that are written with the same unit, as in 7w, and those to which the same digits are added,
 as 000 for thousands."""

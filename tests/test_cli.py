@@ -97,7 +97,7 @@ def test_overwriting_starts_again_and_removes_the_results_of_the_earlier_run(fol
     assert main([*run, f"--test_file={folder}/test.jsonl", "--max_steps=3"]) == 0
     (tmp_path / "checkpoint-best").mkdir()  # no checkpoint of the Trainer
     (tmp_path / "checkpoint-best" / "trainer_state.json").write_text("{}")
-    assert main([*run, "--overwrite_output_dir", "--max_steps=1"]) == 0
+    assert main([*run, "--overwrite_output_dir", "--max_steps=1", "--do_train"]) == 0
     assert {path.name for path in tmp_path.glob("checkpoint-*")} == {"checkpoint-best"}
     assert not (tmp_path / "test_results.json").exists()
     assert "test_exact_match" not in json.loads((tmp_path / "all_results.json").read_text())

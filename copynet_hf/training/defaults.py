@@ -156,7 +156,7 @@ def build_training_arguments(
         if given.get(name) is value:
             raise ValueError(f"--{name} {value} leaves nothing to measure the accuracy by: leave it out")
     for name, fix in NOT_READ.items():
-        if given.get(name) is not None:
+        if given.get(name) is not None and given[name] is not True:  # --do_train is what is done
             raise ValueError(f"--{name} is not read: {fix}")
     for name, check in RANGES.items():
         if given.get(name) is not None:

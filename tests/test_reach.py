@@ -360,6 +360,14 @@ def test_frequent_names_that_sources_inflect_are_not_known() -> None:
     assert tokenizer.get_vocab().keys() < train(inflected + elsewhere).get_vocab().keys()
 
 
+@pytest.mark.parametrize(("every", "is_found"), [(1, True), (8, False)])
+def test_names_that_are_all_frequent_show_that_endings_are_cut(every: int, is_found: bool) -> None:
+    """Though none of them has to be spelled."""
+    rows = [(f"{spell(number % 40)}", "yeou"[number // 40 % 4], number % every == 0) for number in range(400)]
+    pairs = [pair(f"for {name}{end if cut else 'a'} {name[:2]}", f"to {name}a , as said") for name, end, cut in rows]
+    assert (DROP_LAST in find_marks(pairs)) is is_found
+
+
 def test_a_few_words_without_their_endings_are_no_reason_for_a_mark() -> None:
     names = [spell(number) for number in range(300)]
     pairs = [pair(f"for {name}ova", name if number < 8 else spell(number + 300)) for number, name in enumerate(names)]

@@ -350,10 +350,11 @@ def test_frequent_names_that_sources_inflect_are_not_known() -> None:
     """A model would write those that it knows in place of new ones."""
     names = [f"{spell(number)}a" for number in range(1000)]
     rows = [(names[number % 40], names[number + 40], "ayeou"[number // 40 % 5]) for number in range(400)]
-    inflected = [pair(f"for {a[:-1]}{end} {b[:-1]}{end}", f"to {a} {b}") for a, b, end in rows]
+    inflected = [pair(f"send it to {a[:-1]}{end} {b[:-1]}{end}", f"sent to {a} {b}") for a, b, end in rows]
     tokenizer = train(inflected)
     assert DROP_LAST in tokenizer.get_vocab()
     assert tokenizer.get_vocab().keys().isdisjoint(names)
+    assert "sent" in tokenizer.get_vocab()  # for one word alone
     source = tokenizer.encode_source("for Zoqui")
     assert source.spell(tokenizer.encode_target("Zoqua", source)) == [DROP_LAST, "Zoqui", "￭a"]
     elsewhere = [pair("for us all", f"to {a}") for a, _, _ in rows[::4]]

@@ -152,7 +152,8 @@ def list_words(
     split = get_segmenter(segmenter).split
     counts: Counter[str] = Counter()
     copied, changed, generated = Counter[str](), Counter[str](), Counter[str]()
-    used, endings = set[str](), set[str]()
+    used: set[str] = set()
+    inflected: dict[str, list[str | None]] = {}
     framed: list[_Framed] = []
     of_words = [mark for mark in changes if mark != INITIAL]
     for row in pairs:
@@ -168,26 +169,30 @@ def list_words(
         if INITIAL in changes:
             capitals = {word for word in others if word.isupper()} - made
             made |= {word for word in capitals if _is_acronym(word, text)}
-        if not ENDING_CUTS.isdisjoint(changes):  # Anna, where the source has Anny
-            whole = [word for word in others if word not in made and word.isalpha()]
-            inflected = {*whole}.difference(_find_spelled(whole, source, has_chains, changes))
-            made, endings = made | inflected, endings | inflected
         folded = fold_case(" ".join(target))
         used.update(word for word, forms in forms_of.items() if any(fold_case(form) in folded for form in forms))
         generated.update(word for word in others if word not in made)
         changed.update(word for word in others if word in made)
         copied.update(word for word in target if word in in_source)
-        spelled = _find_spelled(others, source, has_chains, changes) if generated_count > 1 else []
+        needs_chains = generated_count > 1 or not ENDING_CUTS.isdisjoint(changes)
+        chains = _find_chains(others, source, changes) if has_chains and needs_chains else {}
+        for word, chain in chains.items():  # Anna, where the source has Anny
+            if word not in made and word.isalpha():
+                inflected.setdefault(word, []).extend([_find_form(chain)] * others.count(word))
+        spelled = [word for word in others if word not in chains] if generated_count > 1 else []
         generated.update((generated_count - 1) * spelled)
         for word in others if has_chains else ():
             if word not in made and (frames := _find_frames(word, in_source, joined)):
                 framed.append((word, generated_count if word in spelled else 1, frames))
     for word, times in _find_framed(framed):
         generated[word], changed[word] = generated[word] - times, changed[word] + 1
+    for word, forms in inflected.items():
+        if len({*forms} - {None}) + bool(copied[word]) > 1:  # else it is one of a few words, always changed alike
+            generated[word], changed[word] = generated[word] - len(forms), changed[word] + len(forms)
     for word, number in changed.items():
         if generated[word] <= MAX_GENERATED * (number + copied[word]):
             del counts[word], copied[word], generated[word]
-            counts[word] = int(word in endings)  # whose letters are written
+            counts[word] = int(word in inflected)  # whose letters are written
     for word in counts.keys() - used - generated.keys():
         counts[word] *= read_count
     return ([word] * number for each in (counts, copied, generated) for word, number in each.items())
@@ -228,10 +233,13 @@ def _list_forms(word: str, changes: Sequence[str]) -> Iterator[str]:
         yield from (change(part) for change in find_cases(changes).values())
 
 
-def _find_spelled(words: list[str], source: Sequence[str], has_chains: bool, changes: Sequence[str]) -> list[str]:
-    """The words that would have to be spelled."""
-    if not has_chains:
-        return words
+def _find_chains(words: list[str], source: Sequence[str], changes: Sequence[str]) -> dict[str, list[str]]:
+    """The chains of those words that would not have to be spelled."""
     chains = Chains(list_marks(Counter(words), changes=changes))
-    found = ((word, chains.find(word, source)) for word in words)
-    return [word for word, chain in found if chain is None or is_spelled(chain, source)]
+    found = ((word, chains.find(word, source)) for word in dict.fromkeys(words))
+    return {word: chain for word, chain in found if chain is not None and not is_spelled(chain, source)}
+
+
+def _find_form(chain: Sequence[str]) -> str | None:
+    """The source word whose ending the chain cuts; None: it cuts none."""
+    return None if ENDING_CUTS.isdisjoint(chain) else next(token for token in chain if token not in MARKS)

@@ -275,8 +275,9 @@ def test_an_option_that_is_none_is_as_one_left_out(exported: Exported) -> None:
     [
         ({"num_beams": 1, "num_return_sequences": 2}, "num_return_sequences=2 is more than num_beams=1"),
         ({"do_sample": True}, "does not support do_sample"),
-        ({"num_beams": 0}, "num_beams is 0, max_new_tokens 20: use 1 or more"),
-        ({"max_new_tokens": 0}, "max_new_tokens 0: use 1 or more"),
+        ({"num_beams": 0}, "num_beams is 0: use 1 or more"),
+        ({"max_new_tokens": 0}, "max_new_tokens is 0: use 1 or more"),
+        ({"num_return_sequences": 0}, "num_return_sequences is 0: use 1 or more"),
         ({"copied_only": r"\d"}, r"copied_only is '\\\\d': pass ids, as find_matching_ids returns them"),
     ],
     ids=str,
@@ -287,3 +288,6 @@ def test_unsupported_options_are_refused(exported: Exported, arguments: dict[str
         exported.onnx.generate(**arrays, **arguments)
     with pytest.raises(ValueError, match="The source is missing"):
         exported.onnx.generate()
+    if not exported.model.config.num_features:
+        with pytest.raises(ValueError, match=r"input_ids has shape \(2,\): pass at least one row of words"):
+            exported.onnx.generate(np.array([5, 6]))

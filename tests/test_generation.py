@@ -123,6 +123,7 @@ def test_the_length_of_a_call_replaces_that_of_the_model():
     options = {"min_new_tokens": 12, "eos_token_id": None}
     for given, length in (({}, 10), ({"max_length": 5}, 5), ({"max_length": 5, "max_new_tokens": 6}, 7)):
         assert model.generate(**sources(), **given, **options).shape[1] == length
+        assert model.generate(**sources(), generation_config=GenerationConfig(**given), **options).shape[1] == length
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
@@ -149,8 +150,9 @@ def test_assisted_decoding_gives_the_greedy_output(changes):
         assert len(output.cross_attentions) == len(output.scores) == expected.shape[1] - 1
     model.generation_config.num_beams = 5
     assert torch.equal(model.generate(input_ids=ids, max_new_tokens=12, assistant_model=model, num_beams=1), expected)
-    with pytest.raises(ValueError, match="assistant_model is for one beam, and num_beams is 5: pass num_beams=1"):
-        model.generate(input_ids=ids, max_new_tokens=12, assistant_model=model)
+    for options in ({}, {"generation_config": GenerationConfig(max_new_tokens=4)}):
+        with pytest.raises(ValueError, match="assistant_model is for one beam, and num_beams is 5: pass num_beams=1"):
+            model.generate(input_ids=ids, assistant_model=model, **options)
 
 
 def test_sampling_draws_from_the_models_distribution():

@@ -473,6 +473,7 @@ def test_unknown_options_are_refused_and_a_signal_stops_the_search(tab: Any, exp
         const wrong = [
             { numBeams: 2 },
             { num_return_sequences: 2, num_beams: 1 },
+            { num_beams: 0 },
             { signal: AbortSignal.abort() },
             { copied_only: "(?i)a" },
             { copied_only: "[\\\\W_]" },
@@ -486,12 +487,13 @@ def test_unknown_options_are_refused_and_a_signal_stops_the_search(tab: Any, exp
         }
         return messages;
     }"""
-    unknown, returned, stopped, *patterns, greedy, beams = run_script(tab, script, None)
+    unknown, returned, none, stopped, *patterns, greedy, beams = run_script(tab, script, None)
     assert "nvalid" in patterns[0]
     assert patterns[1] == r"\W in brackets is not supported"
     assert (greedy, beams) == (1, 1)
     assert unknown.startswith("numBeams is not supported: use num_beams, ")
     assert returned == "num_return_sequences=2 is more than num_beams=1: use at least as many beams."
+    assert none == "num_beams is 0: use 1 or more."
     assert "aborted" in stopped
 
 

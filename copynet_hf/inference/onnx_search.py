@@ -219,9 +219,9 @@ class OnnxCopyNet:
                 saved.setdefault(f"{bound}_new_tokens", saved[f"{bound}_length"] - 1)
         given = {name: value for name, value in options.items() if value is not None or name == "eos_token_id"}
         search = Search(**{name: value for name, value in saved.items() if name in Search._fields} | given)
-        if search.num_beams < 1 or search.max_new_tokens < 1:
-            fields = f"num_beams is {search.num_beams}, max_new_tokens {search.max_new_tokens}"
-            raise ValueError(f"{fields}: use 1 or more.")
+        for name in ("num_beams", "num_return_sequences", "max_new_tokens"):
+            if getattr(search, name) < 1:
+                raise ValueError(f"{name} is {getattr(search, name)}: use 1 or more.")
         if isinstance(search.copied_only, str):
             raise ValueError(f"copied_only is {search.copied_only!r}: pass ids, as find_matching_ids returns them.")
         if search.num_return_sequences > search.num_beams:
@@ -238,6 +238,8 @@ class OnnxCopyNet:
         if name not in given:
             raise ValueError(f"The source is missing: pass {name}.")
         words, slots = given[name], self.config.max_source_oov
+        if words.ndim < 2 or not len(words):
+            raise ValueError(f"{name} has shape {words.shape}: pass at least one row of words.")
         if name == "input_features" and words.shape[1] > slots:
             raise ValueError(
                 f"the source has {words.shape[1]} positions, the model max_source_oov={slots}: pass fewer positions."

@@ -256,25 +256,30 @@ class CopyNetGenerationMixin(_Base):
             ValueError: there is no tokenizer for the regular expression, or it is none; or an assistant is to help
                 with more than one beam.
         """
-        config = kwargs.get("generation_config") or self.generation_config
-        num_beams = config.num_beams if kwargs.get("num_beams") is None else kwargs["num_beams"]
-        if kwargs.get("assistant_model") is not None and (num_beams or 1) > 1:
-            raise ValueError(f"assistant_model is for one beam, and num_beams is {num_beams}: pass num_beams=1")
         if isinstance(copied_only, str):
             if tokenizer is None:
                 raise ValueError("copied_only needs the words of the vocabulary: pass tokenizer=")
             copied_only = find_matching_ids(tokenizer, copied_only)
         library: Any = super()
-        return library.generate(*args, tokenizer=tokenizer, copied_only=copied_only, **kwargs)
+        own = {"copied_only": copied_only, "is_assisted": kwargs.get("assistant_model") is not None}
+        return library.generate(*args, tokenizer=tokenizer, **own, **kwargs)
 
     def _prepare_generation_config(
-        self, generation_config: GenerationConfig | None, copied_only: Sequence[int] | None = None, **kwargs: Any
+        self,
+        generation_config: GenerationConfig | None,
+        copied_only: Sequence[int] | None = None,
+        is_assisted: bool = False,
+        **kwargs: Any,
     ) -> tuple[GenerationConfig, ModelInputs]:
         library: Any = super()
+        given = [kwargs, *([] if generation_config is None else [generation_config.to_dict()])]
+        lengths = {name for each in given for name in ("max_length", "max_new_tokens") if each.get(name) is not None}
         prepared, model_kwargs = library._prepare_generation_config(generation_config, **kwargs)
         prepared.copied_only = copied_only  # of this call: no model brings it along
-        if kwargs.get("max_length") is not None and kwargs.get("max_new_tokens") is None:
+        if lengths == {"max_length"}:
             prepared.max_new_tokens = None  # that of the model, which the library prefers
+        if is_assisted and (num_beams := prepared.num_beams or 1) > 1:
+            raise ValueError(f"assistant_model is for one beam, and num_beams is {num_beams}: pass num_beams=1")
         return prepared, model_kwargs
 
     def _prepare_generated_length(  # type: ignore[override]

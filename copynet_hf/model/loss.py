@@ -90,13 +90,14 @@ def check_written_words(
     config: CopyNetConfig, decoder_input_ids: Tensor, output: CopyNetModelOutput, allowed: Tensor | None
 ) -> None:
     """Raises ValueError for words (B, T) that the model cannot write, where the Trainer takes the labels away: their
-    log-probabilities are those of an impossible word, where the model's own loss has those of UNK."""
+    log-probabilities are those of an impossible word, where the model's own loss has those of UNK. The last label is
+    no decoder input, and not seen here; it should be an end symbol."""
     can_write = _can_generate(decoder_input_ids, config, allowed)
     if config.copies:
         can_write |= find_matches(decoder_input_ids, output.source_ids, output.source_mask.bool()).any(-1)
     special = torch.tensor([config.pad_token_id, config.decoder_start_token_id], device=can_write.device)
     missing = ~(can_write | torch.isin(decoder_input_ids, special))
-    if missing.any():
+    if has_values(missing) and missing.any():
         row, step = missing.nonzero()[0].tolist()
         raise ValueError(
             f"decoder_input_ids[{row}, {step}] is {int(decoder_input_ids[row, step])}, which this model cannot write "

@@ -79,7 +79,7 @@ class Source:
     feature_ids: F ids; None: encoded without features.
     letter_ids: of the words that own slots (`vocabularies.py`); None: encoded without letters.
     pieces: for a Transformers encoder.
-    is_truncated: whether the text has more words, or more pieces than the encoder reads.
+    is_truncated: whether the text has more words, or text and facts have more pieces than the encoder reads.
     found: where a fast tokenizer of Transformers found each word; None: of another tokenizer.
     """
 

@@ -36,7 +36,7 @@ def build_text_encoder(config: PreTrainedConfig) -> PreTrainedModel:
 
 def load_encoder_config(name: str, options: Mapping[str, object]) -> PreTrainedConfig:
     """The config of the encoder of a folder or Hub name; `options` as for `load_text_encoder`."""
-    names = ("revision", "token", "cache_dir", "subfolder", "trust_remote_code")
+    names = ("revision", "token", "cache_dir", "subfolder", "trust_remote_code", "local_files_only")
     hub = {key: options[key] for key in names if key in options}
     return AutoConfig.from_pretrained(name, **hub)
 

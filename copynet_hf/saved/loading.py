@@ -112,12 +112,12 @@ def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: object
         kwargs: arguments of `from_pretrained`, such as `dtype` and fields of the config.
 
     Raises:
-        ValueError: it is not a CopyNet or too large for the memory, a file is damaged, or the config names code that
-            is not trusted.
+        ValueError: it is not a CopyNet, too large for the memory, or one of ONNX graphs; a file is damaged, or the
+            config names code that is not trusted.
     """
     folder = Path(name)
     if any(folder.glob("*.onnx")) and not any(folder.glob("*.safetensors*")):
-        raise ValueError(f"{name} holds ONNX graphs: pass the model they were exported from, or use the backend onnx")
+        raise ValueError(f"{name} holds ONNX graphs, for the backend onnx: pass the model they were exported from")
     contents = {file: read_json(folder / file) for file in MODEL_FILES}
     check_generation_config(contents[GENERATION_FILE] or {}, folder / GENERATION_FILE)
     for path in sorted(folder.glob("*.safetensors")):

@@ -45,7 +45,7 @@ def find_resume_checkpoint(
 
     Args:
         resume_from_checkpoint: a checkpoint; True for the last whole one in `output_dir`; "auto" for the same, or for
-            a new run if there is none.
+            a new run if there is none, and no finished run.
         overwrite: whether a new run may replace a finished one.
     """
     value = str(resume_from_checkpoint or False)

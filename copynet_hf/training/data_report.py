@@ -63,8 +63,8 @@ def find_warnings(
     """
     if retrieves and not any(row.get("facts") for row in spread(pairs["train"], SAMPLE_SIZE)):
         yield (
-            "copy_mechanism is 'retrieval', and no pair has facts: pass a column facts of triples (subject, property, "
-            "object), or use 'copynet'"
+            "copy_mechanism is 'retrieval', and no pair that was looked at has facts: pass a column facts of triples "
+            "(subject, property, object), or use 'copynet'"
         )
     train = _sample(pairs["train"])
     if "validation" in pairs:

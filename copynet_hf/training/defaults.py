@@ -61,7 +61,7 @@ BATCH_SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gra
 RANGES: dict[str, Check] = {
     **dict.fromkeys(BATCH_SIZES, at_least(1)),
     **dict.fromkeys(("logging_steps", "eval_steps", "save_steps"), above_zero),
-    "weight_decay": at_least(0),
+    **dict.fromkeys(("learning_rate", "weight_decay", "warmup_steps", "max_grad_norm"), at_least(0)),
     "label_smoothing_factor": between(0, 1),
 }
 ENCODER_LEARNING_RATE = 5e-5

@@ -40,8 +40,8 @@ every 3 steps, is killed by SIGKILL: half of the times at a random moment, the o
 of a checkpoint has appeared, when the checkpoint may be incomplete; the table says how often it was. The training is
 continued by `--resume_from_checkpoint auto`, and every third run is killed a second time unless it ends before. The
 weights must be bit for bit those of the uninterrupted training.""",
-    2: """The same as “kills”, under `torchrun --nproc_per_node 2`: SIGKILL ends one of the two processes, torchrun the
-other.""",
+    2: """The same as “kills”, for one epoch in random order, under `torchrun --nproc_per_node 2`: SIGKILL ends one of
+the two processes, torchrun the other.""",
 }
 SAVE_STEPS, TIME_LIMIT = 3, 240
 

@@ -233,6 +233,9 @@ export class CopyNet {
     }
     const ends = options.eos_token_id === null ? { eos_token_id: null } : {};
     const search = { ...this.generationConfig, ...withoutNulls(options), ...ends };
+    for (const name of ["num_beams", "num_return_sequences", "max_new_tokens"]) {
+      if (search[name] < 1) throw new RangeError(`${name} is ${search[name]}: use 1 or more.`);
+    }
     if (search.num_return_sequences > search.num_beams) {
       throw new RangeError(
         `num_return_sequences=${search.num_return_sequences} is more than num_beams=${search.num_beams}: use at ` +

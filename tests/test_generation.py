@@ -120,7 +120,7 @@ def test_a_search_with_large_attention_keys_is_teacher_forcing(changes, num_beam
 def test_the_length_of_a_call_replaces_that_of_the_model():
     model = tiny_model(seed=2)
     model.generation_config.max_new_tokens = 9
-    options = {"min_new_tokens": 12, "eos_token_id": None}
+    options = {"eos_token_id": None}
     for given, length in (({}, 10), ({"max_length": 5}, 5), ({"max_length": 5, "max_new_tokens": 6}, 7)):
         assert model.generate(**sources(), **given, **options).shape[1] == length
         assert model.generate(**sources(), generation_config=GenerationConfig(**given), **options).shape[1] == length

@@ -34,7 +34,6 @@ from copynet_hf.inference import file_prediction
 from copynet_hf.inference.file_prediction import find_files
 from copynet_hf.inference.part_files import write_whole
 from copynet_hf.inference.predictor import CopyNetPredictor
-from copynet_hf.model.prediction import describe_truncated
 
 DECODING = ["--num_beams=1", "--max_target_length=4"]
 DRAW = random.Random(0)
@@ -440,7 +439,10 @@ def test_truncated_texts_are_marked_and_counted_in_one_warning(
     source = write_table(tmp_path / "in.jsonl", [{"text": text} for text in ["a b c", "a b", "a b c d", None] * 4])
     assert main(command(model, source, tmp_path / "out.jsonl", "--max_source_length=2")) == 0
     (message,) = [message for message in caplog.messages if "truncated" in message]
-    assert message == describe_truncated(8, 12)
+    assert message == (
+        "8 of 12 texts were truncated: max_source_length sets the number of words that are read, "
+        "encoder_max_length of the tokenizer that of the pieces of a Transformers encoder"
+    )
     marks = [row["prediction_is_truncated"] for row in read_rows(tmp_path / "out.jsonl")]
     assert marks == [True, False, True] * 4
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast, pipeline
 from transformers.utils import logging
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyText2TextPipeline
-from copynet_hf.model.prediction import Prediction, describe_truncated, predict
+from copynet_hf.model.prediction import Prediction, predict
 
 TEXTS = ["a X b Y X", "Z c", "", "a b c d e f g h i", "Q"]
 TAGS: list[Any] = [["V", "PST"], ["PL"], ["N"], [], None]
@@ -64,7 +64,10 @@ def test_truncated_texts_are_counted_in_one_warning(batch_size: int, caplog: pyt
     finally:
         logger.removeHandler(caplog.handler)
     assert [output[0]["is_truncated"] for output in outputs] == [True, False, False, True]
-    assert {message for message in caplog.messages if "truncated" in message} == {describe_truncated(2, 4)}
+    assert {message for message in caplog.messages if "truncated" in message} == {
+        "2 of 4 texts were truncated: max_source_length sets the number of words that are read, "
+        "encoder_max_length of the tokenizer that of the pieces of a Transformers encoder"
+    }
 
 
 def test_a_call_overrides_options_of_the_pipeline() -> None:

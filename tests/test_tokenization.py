@@ -407,7 +407,7 @@ def test_the_hash_of_datasets_is_stable_under_use(tok: CopyNetTokenizer) -> None
 def test_what_is_not_ids_is_not_decoded(tok: CopyNetTokenizer) -> None:
     for wrong in (np.zeros((2, 3, 9)), torch.zeros(2, 3), ModelOutput(sequences=torch.ones(1, 2))):
         for decode in (tok.decode, tok.batch_decode):
-            with pytest.raises(TypeError, match=r"of something else than ids: pass output.sequences, or the argmax"):
+            with pytest.raises(TypeError, match=r"does not hold ids: pass output.sequences, or logits.argmax\(-1\)"):
                 decode(wrong, source=["a"])
 
 

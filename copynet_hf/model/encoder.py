@@ -487,7 +487,7 @@ def check_not_negative(name: str, ids: Tensor) -> None:
 
 
 def check_no_slots(input_ids: Tensor, vocab_size: int) -> None:
-    """Raises ValueError for words that a model with letters should read by them, where there are none."""
+    """Raises ValueError for out-of-vocabulary words, which a model with letters cannot read without `letter_ids`."""
     if has_values(input_ids) and input_ids.numel() and int(input_ids.max()) >= vocab_size:
         raise ValueError(
             f"letter_ids are missing, and input_ids holds {int(input_ids.max())}, an out-of-vocabulary word, which "

@@ -243,8 +243,8 @@ class CopyNetGenerationMixin(_Base):
         tokenizer: PreTrainedTokenizerBase | None = None,
         **kwargs: Any,
     ) -> Any:
-        """As in the library, over the extended vocabulary; `max_length` of the call also replaces a `max_new_tokens`
-        that was saved with the model.
+        """As in the library, over the extended vocabulary, but that a `max_length` that is passed replaces a
+        `max_new_tokens` that was saved with the model.
 
         Args:
             copied_only: a regular expression, such as r"\\d": a word in which it finds something may only be written
@@ -253,8 +253,8 @@ class CopyNetGenerationMixin(_Base):
             tokenizer: for a regular expression, and for `stop_strings`.
 
         Raises:
-            ValueError: there is no tokenizer for the regular expression, or it is none; or an assistant is to help
-                with more than one beam.
+            ValueError: there is no tokenizer for the regular expression, or it is none; or there is an
+                `assistant_model` and more than one beam.
         """
         if isinstance(copied_only, str):
             if tokenizer is None:

@@ -367,8 +367,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
                 their number over all accumulated batches.
             skip_logits: whether to leave out `logits`, `copy_probs` and `copy_mass`, which the loss does not need, and
                 let the backward overwrite the scores, so that backward can run only once. None: in training with
-                `num_items_in_batch`, which the Trainer passes, because it needs the loss alone. False: also says that
-                a caller without labels reads words that cannot be written as UNK. Where `logits` are
+                `num_items_in_batch`, which the Trainer passes, because it needs the loss alone. Without labels, False
+                skips the check for words that cannot be written, which the caller counts as UNK. Where `logits` are
                 returned, the loss is their cross-entropy (plus the coverage and gate losses, which are functions of
                 attention and gate; `gated_loss="summed"` has no term that is a function of the logits).
             The others: see `CopyNetModel.forward`.

@@ -474,7 +474,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         rows: list[list[int]] = ids if batched else [ids if isinstance(ids, list) else [ids]]
         if not all(isinstance(index, int) for row in rows for index in row[:1]):
             kind = type(token_ids).__name__
-            raise TypeError(f"token_ids is a {kind} of something else than ids: pass output.sequences, or the argmax")
+            raise TypeError(
+                f"token_ids is a {kind} that does not hold ids: pass output.sequences, or logits.argmax(-1)"
+            )
         sources = [
             Source(self, "", [], [], {f"<oov-{slot}>": len(self) + slot for slot in range(self.max_source_oov)})
         ]

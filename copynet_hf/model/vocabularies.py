@@ -116,9 +116,8 @@ def number_entries(kind: Literal["feature", "letter"], entries: Iterable[str] | 
     if len(set(entries)) < len(entries):
         twice = next(entry for entry in entries if entries.count(entry) > 1)
         raise ValueError(f"{kind}_vocab contains {twice!r} twice: list each {kind} once")
-    return {
-        entry: index for index, entry in enumerate(entries, NUM_SPECIAL_LETTERS if is_letter else NUM_SPECIAL_FEATURES)
-    }
+    first = NUM_SPECIAL_LETTERS if is_letter else NUM_SPECIAL_FEATURES
+    return {entry: index for index, entry in enumerate(entries, first)}
 
 
 # ---- entries as ids

@@ -70,19 +70,18 @@ def find_warnings(
     if "validation" in pairs:
         yield from _find_overlap(pairs["train"], _sample(pairs["validation"]))
     for split, rows in encoded.items():
-        yield from _find_truncated(rows, "training" if split == "train" else split, args)
-        if max_pieces is not None:
-            yield from _find_long(rows, "training" if split == "train" else split, max_pieces)
+        yield from _find_truncated(rows, "training" if split == "train" else split, args, max_pieces)
     yield from _compare_sides(train)
     yield from _compare_forms(train)
 
 
-def _find_truncated(encoded: Pairs, split: str, args: DataArguments) -> Iterator[str]:
+def _find_truncated(encoded: Pairs, split: str, args: DataArguments, max_pieces: int | None) -> Iterator[str]:
     losses = {
         "source": ("input_ids", "and what is beyond is neither read nor copied", "if it matters"),
         "target": ("labels", "the end symbol included, and what is beyond is cut off", "if outputs should be as long"),
     }
-    rows = list(spread(encoded.select_columns(["input_ids", "labels"]), SAMPLE_SIZE))
+    columns = ["input_ids", "labels", *(["encoder_input_ids"] if max_pieces else [])]
+    rows = list(spread(encoded.select_columns(columns), SAMPLE_SIZE))
     for side, (column, loss, where) in losses.items():
         limit = getattr(args, f"max_{side}_length")
         truncated = sum(len(row[column]) >= limit for row in rows)
@@ -91,11 +90,7 @@ def _find_truncated(encoded: Pairs, split: str, args: DataArguments) -> Iterator
                 f"{truncated:,} of {len(rows):,} {split} {side}s have {limit} words or more, {loss}: raise "
                 f"--max_{side}_length {where}"
             )
-
-
-def _find_long(encoded: Pairs, split: str, max_pieces: int) -> Iterator[str]:
-    rows = list(spread(encoded.select_columns(["encoder_input_ids"]), SAMPLE_SIZE))
-    if truncated := sum(len(row["encoder_input_ids"]) >= max_pieces for row in rows):
+    if max_pieces and (truncated := sum(len(row["encoder_input_ids"]) >= max_pieces for row in rows)):
         yield (
             f"{truncated:,} of {len(rows):,} {split} sources have {max_pieces} pieces or more, of which the encoder "
             "reads no more, and words beyond are neither read nor copied: use shorter sources, if it matters"

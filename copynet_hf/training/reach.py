@@ -45,9 +45,10 @@ MIN_SECOND, MIN_SECOND_SHARE = 5, 0.01  # second letters of initials in one word
 # Of the words that have to be spelled: the number, for each pair, that are changed source words. And the number of
 # initials, unless targets have many letters on their own, such as classes or variants.
 MIN_CHANGED = 0.03
-# Of known words with another ending than in their source: the number for each pair, of words that few targets have:
-# 0.7 where letters name people by their first names alone, 0.08 in NL2Bash.
-MIN_INFLECTED, MAX_RARE = 0.2, 0.1
+# Of known words that few targets have, the number for each pair that have another ending than in their source: 0.7
+# where letters name people by their first names alone, 0.08 in NL2Bash.
+MIN_INFLECTED = 0.2
+MAX_RARE = 0.1  # the share of the targets that a rare word may be in
 # Of words of which only the first letters are copied: the share with the same number of letters, and how many lengths
 # the words in the source have at least, each with this share. 100 %, and 5 lengths, where user names have 8 letters; 1
 # or 2 lengths where Russian names lose one or two.
@@ -76,7 +77,7 @@ class Reach(NamedTuple):
         20 is added to other numbers, too.
     generated: the same of those "joined" words that are mostly generated, although they are inside a source word:
         ecffc018, of known words such as ec and ff, where the source has 0xECFFC018.
-    known: the same of known words that their source lacks.
+    uncopied: the same of known words that their source lacks.
     num_signs: how many of the words are punctuation in the vocabulary.
     """
 
@@ -84,7 +85,7 @@ class Reach(NamedTuple):
     hard: list[tuple[str, list[str]]]
     numbers: list[tuple[str, list[str]]]
     generated: list[tuple[str, list[str]]]
-    known: list[tuple[str, list[str]]]
+    uncopied: list[tuple[str, list[str]]]
     num_signs: int
 
     @property
@@ -98,7 +99,7 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
     hard: list[tuple[str, list[str]]] = []
     numbers: list[tuple[str, list[str]]] = []
     generated: list[tuple[str, list[str]]] = []
-    lacking: list[tuple[str, list[str]]] = []
+    uncopied: list[tuple[str, list[str]]] = []
     added: list[tuple[str, bool]] = []  # the digits of each number that are not copied; whether its source has them
     num_signs = 0
     known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
@@ -112,9 +113,9 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
             words[kind] += 1
             pieces = _list_pieces(ids, source) if len(ids) > 1 else []
             made = "".join(piece for piece in pieces if piece not in source.words)
-            if kind == "known" and word not in source.words:
-                lacking.append((word, source.words))
             if kind == "known":
+                if word not in source.words:
+                    uncopied.append((word, source.words))
                 num_signs += not any(map(str.isalnum, word))
             elif kind in ("joined", "spelled") and word.isdecimal():
                 numbers.append((word, source.words))
@@ -129,7 +130,7 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
         for number, (digits, are_of_source) in zip(numbers, added, strict=True)
         if digits and (are_of_source or counts[digits] < MIN_OFTEN)
     ]
-    return Reach(words, hard, rare, generated, lacking, num_signs)
+    return Reach(words, hard, rare, generated, uncopied, num_signs)
 
 
 def _has_number_of(digits: str, words: Iterable[str]) -> bool:
@@ -174,7 +175,7 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], reach: Reach
     for mark in (DROP_FIRST, DROP_LAST):
         found[mark] = find(mark, [], explained=turkish.union(*found.values()))
     changes = [mark for mark, indices in found.items() if indices]
-    if not first and DROP_LAST not in changes and _are_known_words_inflected(reach.known, num_pairs):
+    if not first and DROP_LAST not in changes and _are_known_words_inflected(reach.uncopied, num_pairs):
         changes.append(DROP_LAST)
     changes += TURKISH if turkish else ()
     words = [*tokenizer.get_vocab(), *changes]
@@ -186,8 +187,8 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], reach: Reach
 
 
 def _are_known_words_inflected(known: Hard, num_pairs: int) -> bool:
-    """Whether enough targets have a frequent word, but none that many of them have, with another ending than their
-    source: names that a model would write from memory."""
+    """Whether enough targets have a known word, of those that few targets have, with another ending than their source:
+    names, which a model would write from memory."""
     counts = Counter(word for word, _ in known)
     known = [item for item in known if item[0].isalpha() and counts[item[0]] <= MAX_RARE * num_pairs]
     compared = take_spread(known, MAX_HARD)

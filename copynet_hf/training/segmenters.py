@@ -20,7 +20,7 @@ from ..model.segmentation import FIRST, cut_words, fold_case, get_segmenter, is_
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs, spread, take_spread
 from .presets import PRESET_SEGMENTERS
-from .reach import MAX_HARD, Hard, Reach, find_beyond_chance, find_changes, measure_reach
+from .reach import MAX_HARD, MAX_RARE, Hard, Reach, find_beyond_chance, find_changes, measure_reach
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,6 @@ UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
 # 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair would be
 # spelled or generated, or digits of this many numbers made up, and fewer than half of them where words are cut.
 MIN_PARTS_SHARE = 0.01
-MAX_RARE = 0.1  # the share of the targets that a rare word may be in
 # Each digit is a word if targets have more parts of their sources' numbers than this, for each pair, in addition to
 # those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates. Or more numbers most of
 # whose digits are in a row in the source: 0.1 where one phone number in ten begins with 8, and with 7 in its target.

@@ -178,7 +178,7 @@ def list_words(
         chains = _find_chains(others, source, changes) if has_chains and needs_chains else {}
         for word, chain in chains.items():  # Anna, where the source has Anny
             if word not in made and word.isalpha():
-                inflected.setdefault(word, []).extend([_find_form(chain)] * others.count(word))
+                inflected.setdefault(word, []).extend([_find_cut_word(chain)] * others.count(word))
         spelled = [word for word in others if word not in chains] if generated_count > 1 else []
         generated.update((generated_count - 1) * spelled)
         for word in others if has_chains else ():
@@ -186,13 +186,13 @@ def list_words(
                 framed.append((word, generated_count if word in spelled else 1, frames))
     for word, times in _find_framed(framed):
         generated[word], changed[word] = generated[word] - times, changed[word] + 1
-    for word, forms in inflected.items():
-        if len({*forms} - {None}) + bool(copied[word]) > 1:  # else it is one of a few words, always changed alike
-            generated[word], changed[word] = generated[word] - len(forms), changed[word] + len(forms)
+    for word, cut_words in inflected.items():
+        if len({*cut_words} - {None}) + bool(copied[word]) > 1:  # else it is always changed alike, as send to sent
+            generated[word], changed[word] = generated[word] - len(cut_words), changed[word] + len(cut_words)
     for word, number in changed.items():
         if generated[word] <= MAX_GENERATED * (number + copied[word]):
             del counts[word], copied[word], generated[word]
-            counts[word] = int(word in inflected)  # whose letters are written
+            counts[word] = int(word in inflected)  # once, for the letters of its ending
     for word in counts.keys() - used - generated.keys():
         counts[word] *= read_count
     return ([word] * number for each in (counts, copied, generated) for word, number in each.items())
@@ -240,6 +240,6 @@ def _find_chains(words: list[str], source: Sequence[str], changes: Sequence[str]
     return {word: chain for word, chain in found if chain is not None and not is_spelled(chain, source)}
 
 
-def _find_form(chain: Sequence[str]) -> str | None:
+def _find_cut_word(chain: Sequence[str]) -> str | None:
     """The source word whose ending the chain cuts; None: it cuts none."""
     return None if ENDING_CUTS.isdisjoint(chain) else next(token for token in chain if token not in MARKS)

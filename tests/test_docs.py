@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 import yaml
 from helpers import find_blocks
+from test_seq2seq import make_tokenizer, save_seq2seq
 
 import copynet_hf
 from copynet_hf.data import quickstart_pairs
@@ -26,6 +27,7 @@ RUN = {
     "docs/predict.md": 8,
     "docs/evaluate.md": 1,
     "docs/extraction.md": 1,
+    "docs/decoders.md": 0,
     "docs/demo.md": 0,
 }
 """The documents whose blocks are run, and how many outputs each shows."""
@@ -40,6 +42,8 @@ def test_every_python_block_runs_and_prints_the_output_shown_below_it(document, 
     monkeypatch.chdir(tmp_path)
     if document == "docs/extraction.md":
         Path("slots-model").symlink_to(request.getfixturevalue("slots_model") / "model")
+    elif document == "docs/decoders.md":  # the name that it has on the Hub
+        make_tokenizer().save_pretrained(save_seq2seq(Path("google-t5/t5-small"), "t5", len(make_tokenizer())))
     elif document != "docs/tutorial.md":
         Path("copynet-quickstart").symlink_to(request.getfixturevalue("quickstart") / "model")
     pairs = (json.dumps(pair) + "\n" for pair in quickstart_pairs("train", 50))

@@ -412,7 +412,7 @@ def test_facts_are_read_from_the_column_that_is_named_which_has_to_be_there(
 
 def test_a_predictor_replaces_no_column_and_needs_a_name(model: Path) -> None:
     for taken in ("prediction", "prediction_is_truncated"):
-        with pytest.raises(ValueError, match=f"the columns have '{taken}' already: use another prediction_column"):
+        with pytest.raises(ValueError, match=f"the input has a column '{taken}': use another prediction_column"):
             CopyNetPredictor(model)({"text": ["a b"], taken: ["mine"]})
     with pytest.raises(TypeError, match="name is a dict: pass the folder or Hub name of a model"):
         CopyNetPredictor({})  # type: ignore[arg-type]

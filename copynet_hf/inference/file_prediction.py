@@ -274,9 +274,7 @@ def _choose_columns(predictor: CopyNetPredictor, columns: Columns, where: str) -
         setattr(predictor, name, column)
     if predictor.text_column not in columns.strings:
         raise ValueError(f"the column {predictor.text_column!r} holds no strings: name another with --text_column")
-    for name in _new_types(predictor):
-        if name in columns.types:
-            raise ValueError(f"the input has a column {name!r}: use another --prediction_column")
+    predictor.refuse_columns(columns.types)
 
 
 def _new_types(predictor: CopyNetPredictor) -> dict[str, pa.DataType]:

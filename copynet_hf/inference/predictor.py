@@ -144,8 +144,7 @@ class CopyNetPredictor:
             raise ValueError(
                 f"the input is a {type(columns).__name__}: pass a DataFrame of pandas, or a dict of its columns"
             )
-        if taken := [name for name in self.new_columns() if name in columns]:
-            raise ValueError(f"the columns have {taken[0]!r} already: use another prediction_column, or drop it")
+        self.refuse_columns(columns)
         predictions = self.predict_rows(columns)
         result = copy.copy(columns)  # a dict, or the lazy columns of `datasets`, in which only new ones are set
         texts = _list_values(columns[self.find_column("text", columns)])
@@ -164,6 +163,12 @@ class CopyNetPredictor:
             fields |= dict.fromkeys(("confidence", "accepted"))
         column = self.prediction_column
         return {column: self.output_format} | {f"{column}_{field}": field for field in fields}
+
+    def refuse_columns(self, columns: Iterable[str]) -> None:
+        """Raises a ValueError if the columns have one of those that a call adds, which it would replace."""
+        if taken := self.new_columns().keys() & set(columns):
+            advice = "use another prediction_column (--prediction_column), or drop it"
+            raise ValueError(f"the input has a column {min(taken)!r}: {advice}")
 
     def fill_columns(self, prediction: Prediction, text: str) -> dict[str, Any]:
         """The values of the new columns for a text. An output without the records that were asked for is not accepted,

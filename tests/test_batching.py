@@ -190,7 +190,7 @@ def test_a_batch_stops_at_its_deadline_and_others_follow() -> None:
         ),
         ({"texts": ["1" * 51]}, 413, "51 characters times 2 beams times 1 words"),  # the saved ones
         ({"texts": ["broken"]}, 500, "the server failed: its log says why"),
-        ({"texts": ["1"], "path": "/predict/"}, 404, "Not Found"),
+        ({"texts": ["1"], "path": "/predict/"}, 404, "no such path: POST to /predict"),
     ],
     ids=str,
 )

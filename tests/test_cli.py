@@ -298,6 +298,7 @@ BAD_INPUT = {
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}": "is a folder",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file /dev/null": "is a pipe or a device",
     "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}/test.jsonl/x/y": "(Not a",
+    "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}/x.csv": "must end in .json",
     "evaluate --model {folder}/model --test_file {folder}/test.jsonl --output_file {folder}/x.jsonl --errors_file "
     "{folder}/x.jsonl": "two are the same file",
     "generate --model {folder}/modle --text a": "no such folder; did you mean {folder}/model?",

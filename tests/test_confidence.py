@@ -68,6 +68,11 @@ def test_where_all_outputs_are_alike_no_certainty_follows(flag, count):
     assert calibrate(0.2, calibration) < surest
 
 
+def test_where_no_output_is_right_none_is_sure_however_improbable_the_others_were():
+    calibration = fit_calibration([10.0 ** -(100 + 3 * n) for n in range(60)], [False] * 60)
+    assert max(calibrate(score, calibration) for score in (1e-90, 1e-9, 0.5, 0.99)) < 0.05
+
+
 def test_outputs_without_an_end_do_not_make_others_sure():
     """Of an untrained model, whose outputs are long, wrong and improbable."""
     calibration = fit_calibration([10.0 ** -(3 * n) for n in range(1, 61)] + [0.0], [False] * 61)

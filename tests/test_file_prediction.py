@@ -370,6 +370,9 @@ def test_columns_and_delimiter_of_the_training_are_used(
     assert "text_column is 'nl', as in the training of the model (--text_column sets another)" in caplog.messages
     assert "delimiter is '#'" in caplog.text
     assert recall_options(tokenizer, {"delimiter": None, "text_column": None})["delimiter"] is None
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        assert recall_options(tokenizer, {"text_column": None}, ["english"]) == {"text_column": None}
+    assert "there is no column 'nl', the text_column of the training" in caplog.messages
     predicted = [row["prediction"] for row in read_rows(tmp_path / "out.jsonl")]
     predict = CopyNetPredictor(folder, num_beams=1, max_new_tokens=4)
     assert predict({"nl": ["a b", "b a"], "text": ["c", "c"]})["prediction"] == predicted
@@ -440,8 +443,8 @@ def test_truncated_texts_are_marked_and_counted_in_one_warning(
     assert main(command(model, source, tmp_path / "out.jsonl", "--max_source_length=2")) == 0
     (message,) = [message for message in caplog.messages if "truncated" in message]
     assert message == (
-        "8 of 12 texts were truncated: max_source_length sets the number of words that are read, "
-        "encoder_max_length of the tokenizer that of the pieces of a Transformers encoder"
+        "8 of 12 texts were truncated: raise max_source_length (--max_source_length) or, of a Transformers encoder, "
+        "the tokenizer's encoder_max_length"
     )
     marks = [row["prediction_is_truncated"] for row in read_rows(tmp_path / "out.jsonl")]
     assert marks == [True, False, True] * 4

@@ -65,8 +65,8 @@ def test_truncated_texts_are_counted_in_one_warning(batch_size: int, caplog: pyt
         logger.removeHandler(caplog.handler)
     assert [output[0]["is_truncated"] for output in outputs] == [True, False, False, True]
     assert {message for message in caplog.messages if "truncated" in message} == {
-        "2 of 4 texts were truncated: max_source_length sets the number of words that are read, "
-        "encoder_max_length of the tokenizer that of the pieces of a Transformers encoder"
+        "2 of 4 texts were truncated: raise max_source_length (--max_source_length) or, of a Transformers encoder, "
+        "the tokenizer's encoder_max_length"
     }
 
 

@@ -688,11 +688,15 @@ def test_checkpoints_of_a_finished_run_stay_where_they_were_asked_for(
     assert (tmp_path / "m" / "model.safetensors").exists()
 
 
-def test_a_training_with_a_time_limit_ends_evaluated_and_saved(files: dict[str, Any], tmp_path: Path) -> None:
+def test_a_training_with_a_time_limit_ends_evaluated_and_saved(
+    files: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "copynet_hf")
     limits = {"num_train_epochs": 500, "max_minutes": 0.01, "output_dir": str(tmp_path / "m"), "save_total_limit": 2}
     arguments = files | SIZES | limits
     metrics = train_from_arguments(arguments)
     assert 0 < metrics["epoch"] < 500
+    assert "the 0.01 minutes of --max_minutes are over: the training ends" in caplog.messages
     state = json.loads((tmp_path / "m" / "trainer_state.json").read_text())
     steps = [entry["step"] for entry in state["log_history"] if "eval_loss" in entry]
     assert state["global_step"] in steps

@@ -10,7 +10,12 @@ from pathlib import Path
 
 from ..arguments import Command, DecodingArguments, TestArguments, argument, count
 
-PICTURES = (".png", ".svg", ".pdf")
+WRITTEN = {
+    "output_file": (".jsonl", ".json"),
+    "errors_file": (".html", ".jsonl"),
+    "curve_file": (".png", ".svg", ".pdf"),
+}
+"""The files that can be written, and how their names may end."""
 
 
 @dataclass
@@ -29,7 +34,7 @@ def evaluate(args: EvaluateArguments) -> None:
     examples and seconds. exact_match_surest_50 is the exact match of the surest half of the outputs; auroc, how often
     a right output has a higher confidence than a wrong one. docs/evaluate.md explains every score."""
     with redirect_stdout(sys.stderr):  # only the scores go to stdout
-        from ..evaluation.error_report import SUFFIXES, write_errors
+        from ..evaluation.error_report import write_errors
         from ..evaluation.errors import score_fields
         from ..evaluation.reliability import measure_coverage
         from ..evaluation.scoring import evaluate_pairs
@@ -42,7 +47,7 @@ def evaluate(args: EvaluateArguments) -> None:
 
         if args.test_file is None and args.dataset_name is None:
             raise ValueError("no --test_file: pass a file of pairs, or --dataset_name")
-        files = {name: getattr(args, name) for name in ("output_file", "errors_file", "curve_file")}
+        files = {name: getattr(args, name) for name in WRITTEN}
         output_file, errors_file, curve_file = (
             check_output_file(path, args.overwrite_output_file, args.test_file, name) if path else None
             for name, path in files.items()
@@ -50,10 +55,9 @@ def evaluate(args: EvaluateArguments) -> None:
         paths = [Path(path).resolve() for path in files.values() if path]
         if len(set(paths)) < len(paths):
             raise ValueError(f"{', '.join(f'--{name}' for name in files)}: two are the same file; use others")
-        if errors_file is not None and errors_file.suffix.lower() not in SUFFIXES:
-            raise ValueError(f"--errors_file {errors_file}: the name must end in {' or '.join(SUFFIXES)}")
-        if curve_file is not None and curve_file.suffix.lower() not in PICTURES:
-            raise ValueError(f"--curve_file {curve_file}: the name must end in {', '.join(PICTURES)}")
+        for name, path in files.items():
+            if path and Path(path).suffix.lower() not in WRITTEN[name]:
+                raise ValueError(f"--{name} {path}: the name must end in {', '.join(WRITTEN[name])}")
         model, tokenizer = load_backend(**args.model_options())
         pairs = read_split(args, "test", args.test_file, tokenizer)
         options = {**args.search_options(), "num_return_sequences": args.num_return_sequences}

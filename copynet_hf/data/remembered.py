@@ -53,10 +53,13 @@ def recall_options(tokenizer: object, given: Values, columns: Collection[str] | 
     for name, value in read_options(tokenizer).items():
         if name == "delimiter":  # left to `recall_delimiter`, which looks for it in the file
             continue
-        is_there = columns is None or not name.endswith("_column") or match_column(value, columns) is not None
-        if name in given and given[name] is None and is_there:
+        if name not in given or given[name] is not None:
+            continue
+        if columns is None or not name.endswith("_column") or match_column(value, columns) is not None:
             options[name] = value
             logger.info("%s is %r, as in the training of the model (--%s sets another)", name, value, name)
+        else:
+            logger.info("there is no column %r, the %s of the training", value, name)
     return options
 
 

@@ -13,8 +13,8 @@ from ..model.confidence import Calibration, logit
 Array = NDArray[Any]
 
 MIN_PAIRS = 20  # fewer say nothing
-# Logits go down to -690. Where all outputs are that improbable, and wrong, the intercept makes up for a larger slope,
-# and probable outputs would be called right.
+# Logits go down to -690. Where outputs are that improbable, and wrong, the intercept makes up for a larger slope, and
+# probable outputs would be called right.
 MIN_SLOPE = 0.001
 # The weight of (a − 1)² + b², which decides where the pairs do not, as when all outputs are right.
 PRIOR = 0.1
@@ -36,7 +36,7 @@ def fit_calibration(scores: Sequence[float], right: Sequence[bool]) -> Calibrati
     targets = np.where(flags, (num_right + 1) / (num_right + 2), 1 / (num_wrong + 2))
     inputs = np.stack([np.array([logit(score) for score in scores]), np.ones(len(scores))], axis=1)
     weights = fit_logistic(inputs, targets, np.array([1.0, 0.0]), np.array([True, True]))
-    if weights[0] < MIN_SLOPE:
+    if weights[0] < MIN_SLOPE or not num_right:  # where none is right, nothing says that a higher score is
         weights = fit_logistic(inputs, targets, np.array([MIN_SLOPE, 0.0]), np.array([False, True]))
     return Calibration(*map(float, weights))
 

@@ -11,7 +11,6 @@ from ..inference.part_files import write_json_lines, write_whole
 from ..visualization.highlighting import lang_attribute
 from .errors import REASONS, FieldScore, Span, WrongOutput, count_reasons, find_wrong_outputs, score_fields
 
-SUFFIXES = (".html", ".jsonl")
 MAX_ROWS = 1000  # of the page
 
 _STYLE = """
@@ -92,14 +91,17 @@ def format_page(outputs: Sequence[WrongOutput], total: int, fields: Mapping[str,
     more = f", of which the {MAX_ROWS:,} surest are here" if len(outputs) > MAX_ROWS else ""
     name = html.escape(title)
     articles = "".join(map(_format_output, outputs[:MAX_ROWS]))
+    if articles:
+        articles = (
+            '<h2>Wrong outputs, surest first</h2><p class="quiet"><mark>Copied</mark> words, <del>wrong</del> words '
+            f"of the output, and the <ins>words</ins> of the reference in their place.</p>{articles}"
+        )
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>Errors: {name}</title><style>{_STYLE}</style></head><body><h1>{name}</h1>"
         f'<p class="quiet">{len(outputs):,} of {total:,} outputs are wrong{more}.</p>'
-        f'<div class="tables">{tables}</div><h2>Wrong outputs, surest first</h2>'
-        '<p class="quiet"><mark>Copied</mark> words, <del>wrong</del> words of the output, and the '
-        f"<ins>words</ins> of the reference in their place.</p>{articles}</body></html>\n"
+        f'<div class="tables">{tables}</div>{articles}</body></html>\n'
     )
 
 

@@ -155,7 +155,7 @@ def _check_output(output_file: Path, files: Sequence[Path], *, overwrite: bool) 
         raise ValueError(f"--output_file {output_file}: the name must end in {formats}")
     for written in (output_file, name_bad_file(output_file)):
         if written.exists() and any(map(written.samefile, files)):
-            raise ValueError(f"--output_file {output_file} would write the input file {written}: use another folder")
+            raise ValueError(f"--output_file {output_file} would write the input file {written}: use another name")
         if written.exists() and not overwrite:
             raise ValueError(f"{written} exists: use another file, or --overwrite_output_file")
 

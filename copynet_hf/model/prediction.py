@@ -405,6 +405,6 @@ def _to_numpy(array: Any) -> Array:
 def describe_truncated(count: int, total: int) -> str:
     """The warning of sources of which only a part was read."""
     return (
-        f"{count} of {total} texts were truncated: max_source_length sets the number of words that are read, "
-        "encoder_max_length of the tokenizer that of the pieces of a Transformers encoder"
+        f"{count} of {total} texts were truncated: raise max_source_length (--max_source_length) or, of a "
+        "Transformers encoder, the tokenizer's encoder_max_length"
     )

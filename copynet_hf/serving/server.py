@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 BATCH_TEXTS = (1, 2, 4, 8, 16, 32, 64, 128)
+UNKNOWN_PATH = "no such path: POST to /predict, or GET /health, /metrics or /openapi.json"
 CLOSED_BY_CLIENT = 499  # nginx's status for a client that has gone; it appears in the metrics only
 
 
@@ -172,7 +173,7 @@ def build_app(predict: Predict, saved_options: Options, limits: Limits, max_requ
 
     @app.exception_handler(HTTPException)
     async def explain(request: Request, error: HTTPException) -> Response:
-        response = _error(error.status_code, error.detail)
+        response = _error(error.status_code, UNKNOWN_PATH if error.status_code == 404 else error.detail)
         response.headers.update(error.headers or {})
         return response
 

@@ -91,6 +91,7 @@ class TimeLimit(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         is_over = time.monotonic() - self.start > 60 * self.minutes
         if _is_true_in_any_process(is_over, args):
+            log_line("the %g minutes of --max_minutes are over: the training ends", self.minutes)
             control.should_training_stop = True
             control.should_evaluate |= args.eval_strategy == "steps"  # else it comes with the end of the epoch
             control.should_save |= args.save_strategy == "steps"
@@ -106,7 +107,7 @@ class EarlyEnd(TrainerCallback):
         if control.should_training_stop:  # also after the training, when the kept checkpoint is evaluated
             return
         if reason := find_end(args, state, self.patience):
-            log_line("%s: the training ends", reason)
+            log_line("%s: the training ends (with --load_best_model_at_end False it goes on)", reason)
             control.should_training_stop = True
 
 
@@ -201,10 +202,11 @@ class TimeEstimate(TrainerCallback):
             seconds = self._seconds / self.MEASURED_UPDATES
             rest = state.max_steps - (0 if self.is_dry_run else state.global_step)
             log_line(
-                "%.0f ms an update: about %s for %s updates, evaluations not included",
+                "%.0f ms an update: about %s for %s updates, evaluations not included%s",
                 1000 * seconds,
                 _format_duration(seconds * rest),
                 f"{rest:,}",
+                "; nothing was written" if self.is_dry_run else "",
             )
             control.should_training_stop |= self.is_dry_run
 

@@ -113,9 +113,9 @@ def train_from_arguments(arguments: Values, change_trainer: Callable[[CopyNetTra
             metrics = run.train()
             metrics |= run.finish(metrics)
             run.leave_process_group()
-        except SystemExit:
+        except (SystemExit, KeyboardInterrupt) as stop:
             fix = ": continue with --resume_from_checkpoint auto" if list_checkpoints(run.output_dir) else ""
-            logger.info("stopped by SIGTERM%s", fix)
+            logger.info("stopped by %s%s", "SIGTERM" if isinstance(stop, SystemExit) else "Ctrl-C", fix)
             raise
     return metrics
 

@@ -190,8 +190,8 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("easy")
     rows = [{"text": text, "summary": "yes"} for text in ("is it on", "are we in", "do you so", "am i up")]
     files = {f"{split}_file": write_rows(folder / f"{split}.jsonl", rows) for split in ("train", "validation")}
-    every_fifth = {"eval_steps": 1 / 12, "save_steps": 1 / 12}
-    schedule = {"max_steps": 60, "save_total_limit": 9, "learning_rate": 0.05, **every_fifth}
+    every_75th = {"eval_steps": 1 / 4, "save_steps": 1 / 4}
+    schedule = {"max_steps": 300, "save_total_limit": 9, "learning_rate": 0.05, **every_75th}
     return {**files, **SIZES, **schedule, "segmenter": "whitespace", "max_target_length": 4}
 
 
@@ -223,7 +223,7 @@ def test_a_training_ends_when_all_targets_were_right_three_times(ended: Path) ->
     state = read_state(ended)
     full = find_full_accuracy(state)
     assert len(full) == 3
-    assert full[-1] == state["global_step"] < 60
+    assert full[-1] == state["global_step"] < 300
     assert state["best_global_step"] == full[-1]  # with the lowest loss of the three
     model, tokenizer = load_model(str(ended))
     assert predict(model, tokenizer, ["is it on"])[0][0].text == "yes"
@@ -277,7 +277,7 @@ def test_a_resumed_training_counts_on_until_all_targets_were_right_three_times(
     first, _, third = find_full_accuracy(read_state(ended))
     shutil.copytree(ended / f"checkpoint-{first}", Path(easy["output_dir"]) / f"checkpoint-{first}")
     train_from_arguments(easy | {"resume_from_checkpoint": "auto"})
-    assert find_full_accuracy(read_state(easy["output_dir"])) == [first, first + 5, third]
+    assert find_full_accuracy(read_state(easy["output_dir"])) == [first, first + 75, third]
     assert "do not match" not in caplog.text  # the Trainer's warning of another schedule
 
 
@@ -285,7 +285,7 @@ def test_a_training_that_ended_early_is_finished(easy: dict[str, Any], ended: Pa
     folder = shutil.copytree(ended, Path(easy["output_dir"]))
     before, step = (folder / "model.safetensors").read_bytes(), read_state(folder)["global_step"]
     again = easy | {"resume_from_checkpoint": "auto"}
-    with pytest.raises(ValueError, match=f"is finished, with {step} of 60 steps: use a larger --max_steps"):
+    with pytest.raises(ValueError, match=f"is finished, with {step} of 300 steps: use a larger --max_steps"):
         train_from_arguments(again)
     for name in ("model.safetensors", "trainer_state.json", "all_results.json"):
         (folder / name).unlink()  # killed while it scored the pairs
@@ -305,10 +305,18 @@ def selecting_by(metric: str) -> Seq2SeqTrainingArguments:
     [("mean_accuracy", True, True), ("mean_accuracy", False, False), ("loss", True, False)],
 )
 def test_a_training_goes_to_its_end_where_accuracy_does_not_select(metric: str, keeps_best: bool, ends: bool) -> None:
-    args, state = selecting_by(metric), TrainerState(max_steps=20, global_step=4)
+    args, state = selecting_by(metric), TrainerState(max_steps=400, global_step=181)
     args.load_best_model_at_end = keeps_best
-    state.log_history = [{"eval_mean_accuracy": 100.0, "eval_loss": 0.1, "step": step} for step in (1, 2, 3, 4)]
+    state.log_history = [{"eval_mean_accuracy": 100.0, "eval_loss": 0.1, "step": 30 + step} for step in (1, 76, 151)]
     assert (find_end(args, state, patience=None) is not None) is ends
+
+
+def test_a_short_training_with_many_evaluations_does_not_end_after_three() -> None:
+    args, state = selecting_by("mean_accuracy"), TrainerState(max_steps=456, global_step=108)
+    for step in range(84, 241, 12):
+        state.log_history.append({"eval_mean_accuracy": 100.0, "eval_loss": 1 / step, "step": step})
+        reason = "all validation targets were right in 14 evaluations" if step == 240 else None
+        assert find_end(args, state, patience=None) == reason
 
 
 FLAT = [50.0] * 20

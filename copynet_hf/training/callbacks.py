@@ -20,9 +20,11 @@ from ..evaluation.teacher_forcing import ACCURACIES
 logger = logging.getLogger(__name__)
 
 SIGTERM_CODE = 128 + signal.SIGTERM  # as shells have it
-# A training ends early after NUM_FULL evaluations without a mistake. From the share EARLIEST_END of its updates on, it
-# also ends if, for the share FLAT_SHARE of them and for NUM_FLAT evaluations, neither accuracy nor loss was better.
-NUM_FULL, EARLIEST_END, FLAT_SHARE, NUM_FLAT = 3, 0.5, 0.25, 5
+# A training ends early after NUM_FULL evaluations without a mistake, over FULL_UPDATES: a short run evaluates often, and
+# its scores still rise. From the share EARLIEST_END of its updates on, it also ends if, for the share FLAT_SHARE of them
+# and for NUM_FLAT evaluations, neither accuracy nor loss was better.
+NUM_FULL, FULL_UPDATES = 3, 150
+EARLIEST_END, FLAT_SHARE, NUM_FLAT = 0.5, 0.25, 5
 
 
 class SilentProgress(ProgressCallback):
@@ -114,10 +116,10 @@ class EarlyEnd(TrainerCallback):
 def find_end(args: TrainingArguments, state: TrainerState, patience: int | None) -> str | None:
     """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
-    All validation targets were right in three evaluations; the Trainer keeps the one with the lowest loss. Or, in the
-    second half, neither has the accuracy that selects the checkpoint risen for a quarter of the updates and for five
-    evaluations, nor the loss fallen: a model may improve for a long time before more targets are right to the last
-    word. Counted in the log of the run, which a resumed run continues.
+    All validation targets were right in three evaluations or more, over 150 updates; the Trainer keeps the one with the
+    lowest loss. Or, in the second half, neither has the accuracy that selects the checkpoint risen for a quarter of the
+    updates and for five evaluations, nor the loss fallen: a model may improve for a long time before more targets are
+    right to the last word. Counted in the log of the run, which a resumed run continues.
 
     Args:
         patience: replaces the second rule by a number of evaluations without a better score, counted from the start
@@ -128,8 +130,9 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     if not scores or not args.load_best_model_at_end or state.global_step >= state.max_steps:
         return None
     is_accuracy = _selecting_accuracy(args) is not None
-    if is_accuracy and scores[-1][0] == 100.0 and sum(score == 100.0 for score, _ in scores) >= NUM_FULL:
-        return f"all validation targets were right in {NUM_FULL} evaluations"
+    full = [step for score, step in scores if score == 100.0] if is_accuracy and scores[-1][0] == 100.0 else []
+    if len(full) >= NUM_FULL and full[-1] - full[0] >= FULL_UPDATES:
+        return f"all validation targets were right in {len(full)} evaluations"
     sign = 1 if args.greater_is_better else -1
     best_step = _find_highest([(sign * score, step) for score, step in scores])
     if patience is not None:

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError
 from . import register_classes
 from .arguments import Command
 from .commands import COMMANDS
+from .saved.checks import check_model_name
 
 
 def main(argv: Sequence[str], importing: Callable[[], AbstractContextManager[None]] = nullcontext) -> int:
@@ -62,6 +63,8 @@ def _run(importing: Callable[[], AbstractContextManager[None]], name: str, *argv
         with importing():  # the parser of `train` does so, too
             arguments = command.build_parser(name).parse(argv)
             if command.uses_transformers:
+                if model := getattr(arguments, "model", None):
+                    check_model_name(model)  # before what takes seconds
                 register_classes()
         command.run(arguments)
     except BrokenPipeError:

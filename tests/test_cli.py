@@ -65,6 +65,26 @@ def test_train_writes_a_model_that_the_auto_classes_load_and_its_metrics(folder:
     assert len(predictions.splitlines()) == 8
 
 
+def test_a_log_has_no_progress_bars_unless_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, object]] = []
+    monkeypatch.setattr("copynet_hf.training.run.train_from_arguments", lambda values: given.append(values) or {})
+    for is_terminal in (True, False):
+        monkeypatch.setattr("sys.stderr.isatty", lambda is_terminal=is_terminal: is_terminal)
+        assert main(["train", "--dry_run"]) == main(["train", "--dry_run", "--disable_tqdm", "False"]) == 0
+    assert [values.get("disable_tqdm") for values in given] == [None, False, True, False]
+
+
+def test_evaluate_and_generate_warn_of_truncated_texts(
+    folder: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    model = (f"--model={folder}/model", "--max_source_length=2", "--max_target_length=3")
+    with caplog.at_level(logging.WARNING, "copynet_hf"):
+        assert main(["evaluate", *model, f"--test_file={folder}/test.jsonl"]) == 0
+        assert main(["generate", *model, "--text", "call me", "please call me at 10:30"]) == 0
+    warnings = [message.split(":")[0] for message in caplog.messages if "truncated" in message]
+    assert warnings == ["8 of 8 texts were truncated", "1 of 2 texts were truncated"]
+
+
 def test_columns_and_delimiter_are_remembered_by_the_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -203,7 +223,7 @@ def test_evaluate_overwrites_a_file_only_with_overwrite_output_file(
     path.write_text("mine")
     argv = ["evaluate", f"--test_file={folder}/test.jsonl", f"--output_file={path}", "--max_eval_samples=2"]
     # The model does not exist: the file is checked before anything is loaded.
-    assert "--overwrite_output_file" in refused(capsys, *argv, "--model=nowhere")
+    assert "--overwrite_output_file" in refused(capsys, *argv, "--model=some/one")
     assert path.read_text() == "mine"
     assert main([*argv, f"--model={folder}/model", "--num_beams=1", "--bf16", "--overwrite_output_file"]) == 0
     assert len(path.read_text(encoding="utf-8").splitlines()) == 2
@@ -295,10 +315,10 @@ BAD_INPUT = {
     "evaluate --model {folder} --test_file {folder}/test.jsonl": "holds no model",
     "generate --model {folder}/killed --text a": "holds no model: its training did not end; its last checkpoint is "
     "{folder}/killed/checkpoint-20",
-    "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}": "is a folder",
-    "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file /dev/null": "is a pipe or a device",
-    "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}/test.jsonl/x/y": "(Not a",
-    "evaluate --model {folder}/none --test_file {folder}/test.jsonl --output_file {folder}/x.csv": "must end in .json",
+    "evaluate --model some/one --test_file {folder}/test.jsonl --output_file {folder}": "is a folder",
+    "evaluate --model some/one --test_file {folder}/test.jsonl --output_file /dev/null": "is a pipe or a device",
+    "evaluate --model some/one --test_file {folder}/test.jsonl --output_file {folder}/test.jsonl/x/y": "(Not a",
+    "evaluate --model some/one --test_file {folder}/test.jsonl --output_file {folder}/x.csv": "must end in .json",
     "evaluate --model {folder}/model --test_file {folder}/test.jsonl --output_file {folder}/x.jsonl --errors_file "
     "{folder}/x.jsonl": "two are the same file",
     "generate --model {folder}/modle --text a": "no such folder; did you mean {folder}/model?",

@@ -332,7 +332,9 @@ def test_errors_of_the_command(
 ) -> None:
     model = f"--model={folders['features']}"
     assert "--model is missing" in refused(capsys, "serve")
-    assert "no such folder" in refused(capsys, "serve", "--model=user/name")
+    assert "no such folder; pass one that copynet-hf export" in refused(capsys, "serve", "--model=user/name")
+    similar = f"no such folder; did you mean {folders['features']}?"
+    assert similar in refused(capsys, "serve", f"{model}x")
     assert "config.json is missing" in refused(capsys, "serve", f"--model={tmp_path}")
     saved = save_tiny_model(tmp_path / "my model")
     run_export = f"run copynet-hf export --model '{saved}' --output_dir 'my model-onnx', and use"
@@ -397,7 +399,7 @@ try:
     copynet_hf.CopyNetForConditionalGeneration
 except ImportError as error:
     print(error)
-print(main(["generate", "--model", "x"]))
+print(main(["generate", "--model", "some/one"]))
 """
 
 

@@ -76,9 +76,9 @@ HOSTILE = [
 
 
 def texts(count: int) -> list[str]:
-    """Hostile texts, random ones of all scripts, requests, and lines of README."""
+    """Hostile texts, random ones of all scripts, requests, and lines of this file."""
     generator = random.Random(1)
-    lines = [line for line in README.read_text(encoding="utf-8").splitlines() if line]
+    lines = [line for line in Path(__file__).read_text(encoding="utf-8").splitlines() if line]
     assigned = [chr(code) for code in range(0x30000) if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")]
     found = list(HOSTILE)
     while len(found) < count:

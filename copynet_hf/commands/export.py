@@ -30,7 +30,8 @@ def export(args: ExportArguments) -> None:
 
     from ..inference.onnx_export import export_onnx
     from ..inference.quantization import check_quantization
-    from ..saved.loading import check_model_name, load_copynet, load_model, load_tokenizer
+    from ..saved.checks import check_model_name
+    from ..saved.loading import load_copynet, load_model, load_tokenizer
     from ..serving.web_export import export_web
     from ..training.run_folder import check_output_dir
 

@@ -37,7 +37,7 @@ def predict(args: PredictArguments) -> None:
     from ..inference.file_prediction import predict_files
     from ..inference.part_files import name_bad_file
     from ..inference.predictor import CopyNetPredictor
-    from ..saved.loading import check_model_name
+    from ..saved.checks import check_model_name
     from ..training.run_folder import check_output_file
 
     path = check_output_file(args.output_file, overwrite=True)  # predict_files says what is overwritten

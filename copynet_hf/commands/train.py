@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -101,6 +102,8 @@ def train(arguments: Values) -> None:
     override it. Any argument of Seq2SeqTrainingArguments can be given too, see --help_all."""
     from ..training.run import train_from_arguments
 
+    if not sys.stderr.isatty():  # in a log, the rows of evaluations are enough
+        arguments = {"disable_tqdm": True, **arguments}
     metrics = train_from_arguments(arguments)
     for name, value in metrics.items():
         if name.endswith(("total_flos", "_per_second")) or value is None:

@@ -12,8 +12,8 @@ import torch
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from ..model.vocabularies import check_tokenizer
-from ..saved.checks import read_export_config
-from ..saved.loading import LoadedModel, check_model_name, load_model, load_tokenizer
+from ..saved.checks import check_model_name, read_export_config
+from ..saved.loading import LoadedModel, load_model, load_tokenizer
 from .onnx_search import DECODER, OnnxCopyNet
 
 BACKENDS = ("torch", "onnx")

@@ -1,11 +1,13 @@
-"""What the files of a saved model may hold: JSON objects, generation settings."""
+"""What a saved model may be called, and what its files may hold: JSON objects, generation settings."""
 
 from __future__ import annotations
 
 import json
+import re
 import reprlib
 import sys
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +15,43 @@ from ..arguments import MAX_EXPONENT
 
 MAX_COUNT, MAX_BEAMS = 10**6, 10**4
 LFS_POINTER = b"version https://git-lfs.github.com/"
+# OWNER/NAME or NAME, without a dot in front or two together: ./model and ../model are folders.
+_HUB_NAME = re.compile(r"(?!.*\.\.)(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
+
+
+# ---- names
+
+
+def check_model_name(name: str | None) -> str:
+    """Returns the name; raises ValueError unless it is a folder with a model or has the form of a name on the Hub."""
+    if not name:
+        raise ValueError("--model is missing: pass the folder of a trained model")
+    folder = Path(name)
+    if folder.exists() and not (folder / "config.json").is_file():
+        from transformers.trainer_utils import get_last_checkpoint  # which imports much
+
+        checkpoint = get_last_checkpoint(name) if folder.is_dir() else None
+        fix = f"its training did not end; its last checkpoint is {checkpoint}" if checkpoint else ""
+        raise ValueError(f"--model {name} holds no model: {fix or 'pass the output_dir of copynet-hf train'}")
+    check_name("model", name, needs_owner=True)
+    return name
+
+
+def check_name(argument: str, name: str, *, needs_owner: bool = False) -> None:
+    """Raises ValueError unless `name`, the value of the argument, is a folder or has the form of a name on the Hub,
+    which with `needs_owner` must be OWNER/NAME."""
+    folder = Path(name)
+    if folder.exists() or (_HUB_NAME.fullmatch(name) and ("/" in name or not needs_owner)):
+        return
+    fix = suggest_folder(folder) or "pass the folder of a trained model, or its name on the Hub"
+    raise ValueError(f"--{argument} {name}: no such folder; {fix}")
+
+
+def suggest_folder(missing: Path) -> str | None:
+    """Asks whether a model's folder of a similar name was meant; None: there is none beside the missing one."""
+    others = [path.name for path in missing.parent.glob("*/") if (path / "config.json").is_file()]
+    nearest = get_close_matches(missing.name, others, 1)
+    return f"did you mean {missing.with_name(nearest[0])}?" if nearest else None
 
 
 # ---- files

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import re
 import reprlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from ..model.configuration_ensemble import CopyNetEnsembleConfig
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.modeling_ensemble import CopyNetEnsemble
 from ..model.vocabularies import check_tokenizer
-from .checks import check_generation_config, check_no_lfs_pointer, read_json
+from .checks import check_generation_config, check_model_name, check_no_lfs_pointer, read_json
 from .model_size import check_memory
 
 GENERATION_FILE = "generation_config.json"
@@ -29,36 +27,7 @@ TOKENIZER_FILES = ("tokenizer_config.json", "vocab.json", "tokenizer.json")
 LoadedModel = CopyNetForConditionalGeneration | CopyNetEnsemble
 # In `torch.cpu.get_capabilities()`: of x86, then of Arm.
 BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "avx10_2", "bf16", "sve_bf16")
-# OWNER/NAME or NAME, without a dot in front or two together: ./model and ../model are folders.
-_HUB_NAME = re.compile(r"(?!.*\.\.)(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 logger = logging.getLogger(__name__)
-
-
-def check_model_name(name: str | None) -> str:
-    """Returns the name; raises ValueError unless it is a folder with a model or has the form of a name on the Hub."""
-    if not name:
-        raise ValueError("--model is missing: pass the folder of a trained model")
-    folder = Path(name)
-    if folder.exists() and not (folder / "config.json").is_file():
-        from transformers.trainer_utils import get_last_checkpoint  # which imports much
-
-        checkpoint = get_last_checkpoint(name) if folder.is_dir() else None
-        fix = f"its training did not end; its last checkpoint is {checkpoint}" if checkpoint else ""
-        raise ValueError(f"--model {name} holds no model: {fix or 'pass the output_dir of copynet-hf train'}")
-    check_name("model", name, needs_owner=True)
-    return name
-
-
-def check_name(argument: str, name: str, *, needs_owner: bool = False) -> None:
-    """Raises ValueError unless `name`, the value of the argument, is a folder or has the form of a name on the Hub,
-    which with `needs_owner` must be OWNER/NAME."""
-    folder = Path(name)
-    if folder.exists() or (_HUB_NAME.fullmatch(name) and ("/" in name or not needs_owner)):
-        return
-    others = [str(path) for path in folder.parent.glob("*/") if (path / "config.json").is_file()]
-    nearest = get_close_matches(str(folder), others, 1)
-    fix = f"did you mean {nearest[0]}?" if nearest else "pass the folder of a trained model, or its name on the Hub"
-    raise ValueError(f"--{argument} {name}: no such folder; {fix}")
 
 
 def has_bfloat16(device: str = "cpu") -> bool:

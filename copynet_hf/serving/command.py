@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..inference.onnx_search import OnnxCopyNet
 from ..model.prediction import CopyModel, Prediction, predict
 from ..model.vocabularies import check_tokenizer
-from ..saved.checks import read_export_config
+from ..saved.checks import read_export_config, suggest_folder
 from .batching import Options, Predict, Row
 from .limits import Limits
 from .tokenizer import PlainTokenizer
@@ -51,10 +51,8 @@ def load_predict(
     if folder is None:
         raise ValueError("--model is missing: pass a folder that copynet-hf export wrote")
     if not Path(folder).is_dir():
-        raise ValueError(
-            f"--model {folder}: no such folder; pass one that copynet-hf export wrote (models on the Hub have to be "
-            "downloaded first)"
-        )
+        fix = "pass one that copynet-hf export wrote (models on the Hub have to be downloaded first)"
+        raise ValueError(f"--model {folder}: no such folder; {suggest_folder(Path(folder)) or fix}")
     if read_export_config(Path(folder)).get("num_features"):
         raise ValueError(f"--model {folder} reads points, not words: run it in Python with OnnxCopyNet")
     tokenizer = PlainTokenizer.from_pretrained(folder)

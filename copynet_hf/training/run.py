@@ -31,7 +31,7 @@ from ..model.modeling_copynet import CopyNetForConditionalGeneration
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..model.vocabularies import check_tokenizer
 from ..saved.cards import command_line, write_model_card
-from ..saved.loading import check_name
+from ..saved.checks import check_name
 from ..saved.model_size import explain_memory_errors
 from .callbacks import SIGTERM_CODE, LogTable, SigtermCheckpoint, TimeEstimate, find_kept_step, handle_sigterm
 from .checkpoints import (

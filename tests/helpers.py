@@ -60,6 +60,7 @@ BART: dict[str, Any] = {
 }
 
 RESIDUAL = {"encoder_residual": True}
+REPEATS = {"encoder_repeats": True}
 PLAIN: dict[str, dict[str, Any]] = {
     "defaults": {},
     "paper": {"readout": ["state"]},
@@ -68,6 +69,7 @@ PLAIN: dict[str, dict[str, Any]] = {
     "coverage": {"use_coverage": True},
     "two_layers": {"num_hidden_layers": 2},
     "residual": RESIDUAL,
+    "repeats": REPEATS,
     "tied": {"tie_word_embeddings": True},
     "unk_elsewhere": {"unk_token_id": 8},
     "no_slots": {"max_source_oov": 0},
@@ -102,7 +104,7 @@ READERS: dict[str, dict[str, Any]] = {
     "transformer_gated_features": FEATURED | {"decoder": BART, "copy_mechanism": "gated"},
     "letters": SPELLED,
     "letters_tied": SPELLED | {"tie_word_embeddings": True},
-    "both_two_layers": FEATURED | SPELLED | RESIDUAL | {"num_hidden_layers": 2},
+    "both_two_layers": FEATURED | SPELLED | RESIDUAL | REPEATS | {"num_hidden_layers": 2},
     "both_pointer_generator": FEATURED | SPELLED | {"copy_mechanism": "pointer_generator"},
     "both_gated": FEATURED | SPELLED | {"copy_mechanism": "gated"},
     "both_rnnsearch": FEATURED | SPELLED | {"copy_mechanism": "none"},

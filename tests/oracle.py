@@ -86,8 +86,13 @@ class Oracle:
 
     def encode(self, source, inputs=None):
         """h_j of every position, and the last states of both directions in the top layer."""
-        xs, width = inputs or [self.embed(x) for x in source], self.c.encoder_hidden_size
-        embeddings = xs
+        embeddings, width = inputs or [self.embed(x) for x in source], self.c.encoder_hidden_size
+        xs = [*embeddings]
+        first = {}  # place of each word
+        if self.c.encoder_repeats:
+            for j, x in enumerate(source):
+                if first.setdefault(x, j) < j:
+                    xs[j] = xs[j] + self.w["model.encoder.tied_repetitions.embedding.weight"][0]
         for layer in range(self.c.num_hidden_layers):
             runs = []
             for suffix, order in (("", range(len(xs))), ("_reverse", reversed(range(len(xs))))):
@@ -101,6 +106,11 @@ class Oracle:
                 runs.append((states, h))
             xs = [np.concatenate([runs[0][0][j], runs[1][0][j]]) for j in range(len(xs))]
             last = np.concatenate([runs[0][1], runs[1][1]])
+        if self.c.encoder_repeats:
+            w, states = self.w["model.encoder.tied_repetitions.output_proj.weight"], [*xs]
+            for j, x in enumerate(source):
+                if first[x] < j:
+                    xs[j] = xs[j] + w @ states[first[x]]
         if self.c.encoder_residual:
             xs = [x + self.w["model.encoder.residual_proj.weight"] @ e for x, e in zip(xs, embeddings, strict=True)]
         for e in self.embed_features():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 import re
 
 import numpy as np
@@ -21,6 +22,7 @@ from helpers import (
     padded,
     tiny_model,
     tiny_tokenizer,
+    trained,
 )
 from oracle import Oracle
 from transformers import DataCollatorForSeq2Seq
@@ -28,6 +30,8 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
 from copynet_hf.model.copy_distribution import find_matches, selective_read_weights
+from copynet_hf.model.layers import find_first_places
+from copynet_hf.model.prediction import predict
 
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 # Those that read the embedding of a target word in different places.
@@ -540,3 +544,28 @@ def test_ids_below_zero_are_refused_at_each_step():
         cache = model(input_ids=ids, decoder_input_ids=ids, use_cache=True).past_key_values
         with pytest.raises(ValueError, match="decoder_input_ids holds -1"):
             model(encoder_outputs=model.get_encoder()(ids), decoder_input_ids=ids - 6, past_key_values=cache)
+
+
+# ---- repeated words
+
+
+def test_the_first_place_of_a_word_is_found_whatever_the_padding():
+    ids = torch.tensor([[0, 7, 13, 7, 13, 14, 7], [13, 14, 13, 0, 0, 0, 0]])
+    read = ids != 0
+    read[0, 1] = False  # as a word of a fact
+    assert find_first_places(ids, read, 15).tolist() == [[0, 0, 2, 3, 2, 5, 3], [0, 1, 0, 3, 3, 3, 3]]
+
+
+def test_a_name_that_is_read_again_is_told_from_another_new_one():
+    """Which of two new names is read a third time: all of them have the embedding of UNK."""
+    generator = random.Random(3)
+
+    def make_pair():
+        names = ["".join(generator.choices("abcdefghijklm", k=6)) for _ in range(2)]
+        again = generator.randrange(2)
+        return f"{names[0]} met {names[1]} , and {names[again]} spoke : first or second", ("first", "second")[again]
+
+    model, tokenizer = trained([make_pair() for _ in range(1600)], "whitespace", encoder_repeats=True)
+    texts, targets = zip(*(make_pair() for _ in range(50)), strict=True)
+    outputs = predict(model, tokenizer, list(texts), num_beams=1, max_new_tokens=2)
+    assert [output.text for (output,) in outputs] == list(targets)

@@ -12,6 +12,7 @@ from helpers import (
     FEATURED,
     FEATURES,
     LETTERS,
+    REPEATS,
     RESIDUAL,
     SPELLED,
     beside,
@@ -42,7 +43,7 @@ def batch(side="right", rows=SOURCES, kinds=KINDS, targets=TARGETS):
     return sources(rows, side) | {"token_type_ids": padded(kinds, 0, side), "labels": padded(targets, -100)}
 
 
-@pytest.mark.parametrize("changes", [{}, FEATURED | SPELLED | RESIDUAL], ids=["words", "features_letters"])
+@pytest.mark.parametrize("changes", [{}, FEATURED | SPELLED | RESIDUAL | REPEATS], ids=["words", "features_letters"])
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_probabilities_and_loss_equal_the_oracles(side, changes):
     model = tiny_model(**RETRIEVAL, **changes).double()
@@ -240,6 +241,7 @@ def test_the_commands_learn_from_a_file_with_facts_and_say_what_was_retrieved(tm
             "segmenter": "whitespace",
             "min_frequency": 5,
             "num_train_epochs": 150,
+            "seed": 1,
             "learning_rate": 0.01,
             "eval_strategy": "no",
             "save_strategy": "no",

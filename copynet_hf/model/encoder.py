@@ -18,7 +18,7 @@ from .configuration_copynet import CopyNetConfig
 from .copy_distribution import has_values, replace_by_unk
 from .fast import find_fast_form_obstacles
 from .gru import FusedGRU, gru_states
-from .layers import AddedProjection, Dropout
+from .layers import AddedProjection, Dropout, TiedRepetitions, find_first_places
 from .outputs import CopyNetEncoderOutput, SourceInputs
 from .pretrained import CopyNetPreTrainedModel
 from .vocabularies import BOUNDARY, UNKNOWN_FEATURE, UNKNOWN_LETTER
@@ -412,6 +412,7 @@ class CopyNetEncoder(SourceEncoder):
         self.layers = build_layers(config)
         width, memory_size = config.embedding_size, config.memory_size
         self.residual_proj = nn.Linear(width, memory_size, bias=False) if config.encoder_residual else None  # W_x
+        self.tied_repetitions = TiedRepetitions(config) if config.encoder_repeats else None
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -432,10 +433,15 @@ class CopyNetEncoder(SourceEncoder):
         states = self.dropout(embeddings)
         positions = self.find_positions(mask, source)
         facts, read = embed_facts(states, positions.is_object), positions.read
+        if self.tied_repetitions is not None:
+            first_places = find_first_places(input_ids, read, config.extended_vocab_size)
+            states = self.tied_repetitions.mark(states, first_places)
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
         for layer in self.layers:
             states, final_state = layer(states, read)
+            if self.tied_repetitions is not None and layer is self.layers[-1]:
+                states = self.tied_repetitions.add_first(states, first_places)
             if self.residual_proj is not None and layer is self.layers[-1]:
                 states = states + self.residual_proj(embeddings) * read[..., None]
             states = self.dropout(states)

@@ -1,4 +1,4 @@
-"""What encoders and decoders share: dropout, the attention of Eq. 3, the read of features, joined parts of a step."""
+"""What encoders and decoders are made of: dropout, repeated words, the attention of Eq. 3, the read of features."""
 
 from __future__ import annotations
 
@@ -44,6 +44,45 @@ class AddedProjection(nn.Linear):
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__(in_features, out_features, bias=False)
+
+
+class TiedRepetitions(nn.Module):
+    """Ties each repetition of a word to the word's first place: e(x_j) + r is read there, and W_r h_i is added to h_j,
+    where x_j = x_i and i is that place.
+
+    Else a name outside the vocabulary that is read again looks like another name, but for its letters.
+    """
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(1, config.embedding_size)  # r
+        self.output_proj = nn.Linear(config.memory_size, config.memory_size, bias=False)  # W_r
+
+    def mark(self, embeddings: Tensor, first_places: Tensor) -> Tensor:
+        """e(x_j) (B, S, E), + r where a word is repeated."""
+        return embeddings + self.embedding.weight * _is_repeated(first_places)
+
+    def add_first(self, states: Tensor, first_places: Tensor) -> Tensor:
+        """h_j (B, S, D), + W_r h_i where a word is repeated."""
+        first = states.gather(1, first_places[..., None].expand_as(states))
+        return states + self.output_proj(first * _is_repeated(first_places))
+
+
+def find_first_places(ids: Tensor, read: Tensor, num_ids: int) -> Tensor:
+    """(B, S) the first place of each position's word among those that are read, (B, S) bool.
+
+    Args:
+        ids: (B, S) extended ids below `num_ids`.
+    """
+    ids = torch.where(read, ids, num_ids)
+    places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    first = places.new_full((ids.shape[0], num_ids + 1), ids.shape[1])
+    return first.scatter_reduce(1, ids, places, "amin").gather(1, ids)
+
+
+def _is_repeated(first_places: Tensor) -> Tensor:
+    """(B, S, 1) bool."""
+    return (first_places < torch.arange(first_places.shape[1], device=first_places.device))[..., None]
 
 
 class CopyNetAttention(nn.Module):

@@ -75,7 +75,8 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
     if encoder is not None:
         config = load_encoder_config(encoder, {})
         width = -(-config.hidden_size // 2)
-        fields = {"encoder": config, "encoder_hidden_size": width, "encoder_residual": False} | fields
+        own = {"encoder": config, "encoder_hidden_size": width, "encoder_residual": False, "encoder_repeats": False}
+        fields = own | fields
     elif unused := set(ENCODER_FIELDS) & fields.keys():
         raise ValueError(
             f"--{min(unused)} is for a Transformers encoder: pass --encoder_name_or_path, or leave it out"

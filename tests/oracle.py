@@ -88,10 +88,10 @@ class Oracle:
         """h_j of every position, and the last states of both directions in the top layer."""
         embeddings, width = inputs or [self.embed(x) for x in source], self.c.encoder_hidden_size
         xs = [*embeddings]
-        first = {}  # place of each word
+        first = {}  # place of each word outside the vocabulary
         if self.c.encoder_repeats:
             for j, x in enumerate(source):
-                if first.setdefault(x, j) < j:
+                if x >= self.c.vocab_size and first.setdefault(x, j) < j:
                     xs[j] = xs[j] + self.w["model.encoder.tied_repetitions.embedding.weight"][0]
         for layer in range(self.c.num_hidden_layers):
             runs = []
@@ -109,7 +109,7 @@ class Oracle:
         if self.c.encoder_repeats:
             w, states = self.w["model.encoder.tied_repetitions.output_proj.weight"], [*xs]
             for j, x in enumerate(source):
-                if first[x] < j:
+                if first.get(x, j) < j:
                     xs[j] = xs[j] + w @ states[first[x]]
         if self.c.encoder_residual:
             xs = [x + self.w["model.encoder.residual_proj.weight"] @ e for x, e in zip(xs, embeddings, strict=True)]

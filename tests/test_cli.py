@@ -402,7 +402,6 @@ def test_the_defaults_that_train_help_shows_are_those_of_a_run() -> None:
         "readout",
         "copies_from",
         "encoder_gru",
-        "encoder_repeats",
         "decoder",
         "copy_layer",
         "copy_head",

@@ -50,7 +50,7 @@ from copynet_hf.model.vocabularies import MAX_LETTERS_OF_WORD, list_letters, num
 from copynet_hf.saved.ensembles import join_models
 from copynet_hf.saved.loading import load_model
 from copynet_hf.training.dataset import encode_pairs
-from copynet_hf.training.model_setup import build_config, build_model
+from copynet_hf.training.model_setup import build_model
 from copynet_hf.training.tokenizer_setup import train_tokenizer
 from copynet_hf.training.vocabulary_dropout import append_letters, drop_from_vocabulary
 
@@ -492,13 +492,3 @@ def test_the_first_thousand_pairs_may_have_no_letters() -> None:
     encoded = encode_pairs(Dataset.from_list(rows), tokenizer)
     assert encoded[0]["letter_ids"] == []
     assert encoded[1000]["letter_ids"] == tokenizer("call Kalx")["letter_ids"]
-
-
-@pytest.mark.parametrize(
-    ("segmenter", "given", "ties"),
-    [("word_punct", {}, True), ("char", {}, False), ("char", {"encoder_repeats": True}, True)],
-)
-def test_repeated_words_are_tied_but_no_repeated_characters(segmenter: str, given: dict[str, Any], ties: bool) -> None:
-    tokenizer = CopyNetTokenizer.train_from_iterator(TEXTS, 40, segmenter=segmenter)
-    assert build_config(tokenizer, None, given).encoder_repeats is ties
-    assert not build_config(tokenizer, "lcsts_char").encoder_repeats

@@ -550,10 +550,12 @@ def test_ids_below_zero_are_refused_at_each_step():
 
 
 def test_the_first_place_of_a_word_is_found_whatever_the_padding():
-    ids = torch.tensor([[0, 7, 13, 7, 13, 14, 7], [13, 14, 13, 0, 0, 0, 0]])
+    ids = torch.tensor([[0, 14, 13, 7, 13, 14, 7, 14], [13, 14, 13, 0, 0, 0, 0, 0]])  # 13 and 14 are slots
     read = ids != 0
     read[0, 1] = False  # as a word of a fact
-    assert find_first_places(ids, read, 15).tolist() == [[0, 0, 2, 3, 2, 5, 3], [0, 1, 0, 3, 3, 3, 3]]
+    first_places = [[0, 1, 2, 3, 2, 5, 6, 5], [0, 1, 0, 3, 4, 5, 6, 7]]
+    assert find_first_places(ids, read, 13, 2).tolist() == first_places
+    assert find_first_places(ids[:, :1], read[:, :1], 14, 0).tolist() == [[0], [0]]
 
 
 def test_a_name_that_is_read_again_is_told_from_another_new_one():

@@ -434,7 +434,7 @@ class CopyNetEncoder(SourceEncoder):
         positions = self.find_positions(mask, source)
         facts, read = embed_facts(states, positions.is_object), positions.read
         if self.tied_repetitions is not None:
-            first_places = find_first_places(input_ids, read, config.extended_vocab_size)
+            first_places = find_first_places(input_ids, read, config.vocab_size, config.max_source_oov)
             states = self.tied_repetitions.mark(states, first_places)
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states

@@ -47,10 +47,10 @@ class AddedProjection(nn.Linear):
 
 
 class TiedRepetitions(nn.Module):
-    """Ties each repetition of a word to the word's first place: e(x_j) + r is read there, and W_r h_i is added to h_j,
-    where x_j = x_i and i is that place.
+    """Ties each repetition of a word outside the vocabulary to the word's first place: e(x_j) + r is read there, and
+    W_r h_i is added to h_j, where x_j = x_i and i is that place.
 
-    Else a name outside the vocabulary that is read again looks like another name, but for its letters.
+    Else a name that is read again looks like another name, but for its letters.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:
@@ -68,16 +68,18 @@ class TiedRepetitions(nn.Module):
         return states + self.output_proj(first * _is_repeated(first_places))
 
 
-def find_first_places(ids: Tensor, read: Tensor, num_ids: int) -> Tensor:
-    """(B, S) the first place of each position's word among those that are read, (B, S) bool.
+def find_first_places(ids: Tensor, read: Tensor, vocab_size: int, num_slots: int) -> Tensor:
+    """(B, S) where the word of each position is first, if it is outside the vocabulary; else the position itself.
 
     Args:
-        ids: (B, S) extended ids below `num_ids`.
+        ids: (B, S) extended ids below `vocab_size` + `num_slots`.
+        read: (B, S) bool, the positions that count.
     """
-    ids = torch.where(read, ids, num_ids)
+    slots = torch.where(read, ids - vocab_size, -1).clamp(min=-1) + 1  # 0: without a slot
     places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    first = places.new_full((ids.shape[0], num_ids + 1), ids.shape[1])
-    return first.scatter_reduce(1, ids, places, "amin").gather(1, ids)
+    first = places.new_full((ids.shape[0], num_slots + 1), ids.shape[1])
+    first = first.scatter_reduce(1, slots, places, "amin").gather(1, slots)
+    return torch.where(slots > 0, first, places)
 
 
 def _is_repeated(first_places: Tensor) -> Tensor:

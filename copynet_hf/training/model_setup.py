@@ -129,10 +129,7 @@ def build_config(
     tokenizer: PreTrainedTokenizerBase, preset: str | None = None, fields: Values | None = None
 ) -> CopyNetConfig:
     """The config of a new model: the preset or `DEFAULT_SIZES`, overridden by `fields`, then by the tokenizer."""
-    fields = dict(fields or {})
-    if getattr(tokenizer, "segmenter", None) == "char":  # a letter's first place says nothing
-        fields.setdefault("encoder_repeats", False)
-    config = make_config(preset, fields | CopyNetConfig.tokenizer_fields(tokenizer))
+    config = make_config(preset, {**(fields or {}), **CopyNetConfig.tokenizer_fields(tokenizer)})
     check_memory(config)
     return config
 

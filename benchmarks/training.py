@@ -131,6 +131,7 @@ def make_config(task: Task, use_fused: bool = True) -> CopyNetConfig:
         letter_vocab_size=NUM_LETTERS if task.by_default else 0,
         dropout=DEFAULT_SIZES["dropout"] if task.by_default else 0.0,
         encoder_residual=task.by_default,
+        tie_repetitions=task.by_default,
         readout=None if task.by_default else ["state", "context", "embedding"],
         use_fused=use_fused,
     )

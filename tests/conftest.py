@@ -160,7 +160,7 @@ def requests(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path
 
         generator = random.Random(0)
         pairs = [request_pair(generator) for _ in range(960)]
-        model, tokenizer = trained(pairs, "word_punct", encoder_residual=True)
+        model, tokenizer = trained(pairs, "word_punct", encoder_residual=True, tie_repetitions=True)
         for part in (model, tokenizer):
             part.save_pretrained(folder / "model")
         export_onnx(model, folder / "onnx", tokenizer)

@@ -60,7 +60,7 @@ BART: dict[str, Any] = {
 }
 
 RESIDUAL = {"encoder_residual": True}
-REPEATS = {"encoder_repeats": True}
+REPEATS = {"tie_repetitions": True}
 PLAIN: dict[str, dict[str, Any]] = {
     "defaults": {},
     "paper": {"readout": ["state"]},

@@ -89,7 +89,7 @@ class Oracle:
         embeddings, width = inputs or [self.embed(x) for x in source], self.c.encoder_hidden_size
         xs = [*embeddings]
         first = {}  # place of each word outside the vocabulary
-        if self.c.encoder_repeats:
+        if self.c.tie_repetitions:
             for j, x in enumerate(source):
                 if x >= self.c.vocab_size and first.setdefault(x, j) < j:
                     xs[j] = xs[j] + self.w["model.encoder.tied_repetitions.embedding.weight"][0]
@@ -106,7 +106,7 @@ class Oracle:
                 runs.append((states, h))
             xs = [np.concatenate([runs[0][0][j], runs[1][0][j]]) for j in range(len(xs))]
             last = np.concatenate([runs[0][1], runs[1][1]])
-        if self.c.encoder_repeats:
+        if self.c.tie_repetitions:
             w, states = self.w["model.encoder.tied_repetitions.output_proj.weight"], [*xs]
             for j, x in enumerate(source):
                 if first.get(x, j) < j:

@@ -94,6 +94,10 @@ REFUSALS = {
         {"encoder": BertConfig(), "encoder_residual": True},
         "encoder_residual=True is for GRU layers",
     ),
+    "repetitions_of_no_gru": (
+        {"encoder": BertConfig(), "tie_repetitions": True},
+        "tie_repetitions=True is for GRU layers",
+    ),
 }
 
 

@@ -511,7 +511,7 @@ def test_the_vocabulary_is_not_padded_where_slots_would_become_words(part):
 
 
 def test_inputs_embeds_need_the_ids_beside_them_to_copy():
-    model, plain = tiny_model(), tiny_model(copy_mechanism="none")
+    model, plain = tiny_model(), tiny_model(copy_mechanism="none", tie_repetitions=True)
     ids, words = torch.tensor([[5, 13, 6]]), torch.tensor([[1, 5]])
     embeds = model.get_encoder().embed(ids)
     with pytest.raises(ValueError, match="pass input_ids as well"):
@@ -558,6 +558,15 @@ def test_the_first_place_of_a_word_is_found_whatever_the_padding():
     assert find_first_places(ids[:, :1], read[:, :1], 14, 0).tolist() == [[0], [0]]
 
 
+def test_words_beyond_the_slots_are_not_repetitions_of_one_another():
+    model = tiny_model(tie_repetitions=True)
+    last = model.config.extended_vocab_size
+    beyond, unknown = ([[5, word, 6, other, 7]] for word, other in ((last, last + 1), (last, last)))
+    states = [model.get_encoder()(torch.tensor(ids)).last_hidden_state for ids in (beyond, unknown)]
+    model.get_encoder().tied_repetitions = None
+    assert all(torch.equal(each, model.get_encoder()(torch.tensor(beyond)).last_hidden_state) for each in states)
+
+
 def test_a_name_that_is_read_again_is_told_from_another_new_one():
     """Which of two new names is read a third time: all of them have the embedding of UNK."""
     generator = random.Random(3)
@@ -567,7 +576,7 @@ def test_a_name_that_is_read_again_is_told_from_another_new_one():
         again = generator.randrange(2)
         return f"{names[0]} met {names[1]} , and {names[again]} spoke : first or second", ("first", "second")[again]
 
-    model, tokenizer = trained([make_pair() for _ in range(1600)], "whitespace", encoder_repeats=True)
+    model, tokenizer = trained([make_pair() for _ in range(1600)], "whitespace", tie_repetitions=True)
     texts, targets = zip(*(make_pair() for _ in range(50)), strict=True)
     outputs = predict(model, tokenizer, list(texts), num_beams=1, max_new_tokens=2)
     assert [output.text for (output,) in outputs] == list(targets)

@@ -190,8 +190,8 @@ class CopyNetConfig(CopyNetBaseConfig):
         encoder_residual: without `encoder`, whether W_x e(x_j) is added to h_j, a residual connection around the GRU
             layers: attention and scores then read the word itself, and what a rare word means is learned in fewer
             updates. Not in the paper.
-        encoder_repeats: without `encoder`, whether repetitions of words outside the vocabulary are tied to the word's
-            first place in the source (`layers.TiedRepetitions`). Not in the paper.
+        tie_repetitions: without `encoder`, whether repetitions of words outside the vocabulary are tied to the word's
+            first place in the source (`layers.TiedRepetitions`); points have none. Not in the paper.
         attention_size: width of the attention's hidden layer, Eq. 3.
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
         feature_vocab_size: how many feature ids there are, with those of padding and the unknown feature; 0: sources
@@ -270,7 +270,7 @@ class CopyNetConfig(CopyNetBaseConfig):
     encoder_hidden_size: int = 500
     num_hidden_layers: int = 1
     encoder_residual: bool = False
-    encoder_repeats: bool = False
+    tie_repetitions: bool = False
     attention_size: int = 500
     max_source_oov: int = 32
     feature_vocab_size: int = 0
@@ -494,7 +494,7 @@ class CopyNetConfig(CopyNetBaseConfig):
                 f"initial_state={self.initial_state!r} has no effect with encoder_gru, whose last states make s_0: "
                 "leave one out."
             )
-        for name in ("encoder_residual", "encoder_repeats"):
+        for name in ("encoder_residual", "tie_repetitions"):
             if self.encoder is not None and getattr(self, name):
                 raise ValueError(f"{name}=True is for GRU layers: leave it out, or encoder.")
         if self.encoder is not None and self.num_features:

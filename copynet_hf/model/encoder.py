@@ -412,7 +412,7 @@ class CopyNetEncoder(SourceEncoder):
         self.layers = build_layers(config)
         width, memory_size = config.embedding_size, config.memory_size
         self.residual_proj = nn.Linear(width, memory_size, bias=False) if config.encoder_residual else None  # W_x
-        self.tied_repetitions = TiedRepetitions(config) if config.encoder_repeats else None
+        self.tied_repetitions = TiedRepetitions(config) if config.tie_repetitions else None
         self.gradient_checkpointing = False
         self.post_init()
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import expand_to_rows, group_by_source, masked_softmax
+from .copy_distribution import expand_to_rows, find_first_positions, group_by_source, masked_softmax
 from .memory import FeatureMemory, read_memory
 from .outputs import CopyNetEncoderOutput
 
@@ -50,7 +50,7 @@ class TiedRepetitions(nn.Module):
     """Ties each repetition of a word outside the vocabulary to the word's first place: e(x_j) + r is read there, and
     W_r h_i is added to h_j, where x_j = x_i and i is that place.
 
-    Else a name that is read again looks like another name, but for its letters.
+    Without it, a name that is read again looks like another name, or nearly so where letters are read.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:
@@ -69,17 +69,15 @@ class TiedRepetitions(nn.Module):
 
 
 def find_first_places(ids: Tensor, read: Tensor, vocab_size: int, num_slots: int) -> Tensor:
-    """(B, S) where the word of each position is first, if it is outside the vocabulary; else the position itself.
+    """(B, S) where the word of each position is first, if it owns a slot and is read; else the position itself.
 
     Args:
         ids: (B, S) extended ids below `vocab_size` + `num_slots`.
-        read: (B, S) bool, the positions that count.
+        read: (B, S) bool.
     """
-    slots = torch.where(read, ids - vocab_size, -1).clamp(min=-1) + 1  # 0: without a slot
-    places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    first = places.new_full((ids.shape[0], num_slots + 1), ids.shape[1])
-    first = first.scatter_reduce(1, slots, places, "amin").gather(1, slots)
-    return torch.where(slots > 0, first, places)
+    is_unseen = read & (ids >= vocab_size)
+    first = find_first_positions((ids - vocab_size).clamp(min=0), is_unseen, max(num_slots, 1))
+    return torch.where(is_unseen, first, torch.arange(ids.shape[1], device=ids.device))
 
 
 def _is_repeated(first_places: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 SIGTERM_CODE = 128 + signal.SIGTERM  # as shells have it
 # A training ends early after NUM_FULL evaluations without a mistake, over FULL_UPDATES: a short run evaluates often,
-# and its scores still rise. From the share EARLIEST_END of its updates on, it also ends if, for the share FLAT_SHARE
+# and its loss still falls. From the share EARLIEST_END of its updates on, it also ends if, for the share FLAT_SHARE
 # of them and for NUM_FLAT evaluations, neither accuracy nor loss was better.
 NUM_FULL, FULL_UPDATES = 3, 150
 EARLIEST_END, FLAT_SHARE, NUM_FLAT = 0.5, 0.25, 5
@@ -116,10 +116,11 @@ class EarlyEnd(TrainerCallback):
 def find_end(args: TrainingArguments, state: TrainerState, patience: int | None) -> str | None:
     """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
-    All validation targets were right in three evaluations or more, over 150 updates; the Trainer keeps the one with
-    the lowest loss. Or, in the second half, neither has the accuracy that selects the checkpoint risen for a quarter
-    of the updates and for five evaluations, nor the loss fallen: a model may improve for a long time before more
-    targets are right to the last word. Counted in the log of the run, which a resumed run continues.
+    All validation targets were right in three evaluations or more, the last of them 150 updates or more after the
+    first; the Trainer keeps the one with the lowest loss. Or, in the second half, neither has the accuracy that
+    selects the checkpoint risen for a quarter of the updates and for five evaluations, nor the loss fallen: a model
+    may improve for a long time before more targets are right to the last word. Counted in the log of the run, which a
+    resumed run continues.
 
     Args:
         patience: replaces the second rule by a number of evaluations without a better score, counted from the start

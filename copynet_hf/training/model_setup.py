@@ -75,7 +75,7 @@ def build_model(tokenizer: PreTrainedTokenizerBase, args: ModelArguments) -> Cop
     if encoder is not None:
         config = load_encoder_config(encoder, {})
         width = -(-config.hidden_size // 2)
-        own = {"encoder": config, "encoder_hidden_size": width, "encoder_residual": False, "encoder_repeats": False}
+        own = {"encoder": config, "encoder_hidden_size": width, "encoder_residual": False, "tie_repetitions": False}
         fields = own | fields
     elif unused := set(ENCODER_FIELDS) & fields.keys():
         raise ValueError(

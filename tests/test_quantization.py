@@ -200,7 +200,7 @@ def test_the_command_says_its_steps_and_writes_both_graphs_in_8_bits(
 
 @pytest.mark.parametrize("target", ["onnx", "web"])
 def test_an_unknown_quantisation_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str) -> None:
-    argv = ["export", "--model=none", f"--output_dir={tmp_path / 'new'}", f"--target={target}", "--quantize=int4"]
+    argv = ["export", "--model=some/one", f"--output_dir={tmp_path / 'new'}", f"--target={target}", "--quantize=int4"]
     assert main(argv) == 2
     assert "quantize is 'int4': use int8, or leave it out for float32" in capsys.readouterr().err
     with pytest.raises(ValueError, match="quantize is 'INT8': use int8"):
@@ -212,7 +212,7 @@ def test_without_onnxruntime_the_extra_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime.quantization", None)
-    assert main(["export", "--model=none", f"--output_dir={tmp_path / 'new'}", "--quantize=int8"]) == 2
+    assert main(["export", "--model=some/one", f"--output_dir={tmp_path / 'new'}", "--quantize=int8"]) == 2
     assert "pip install onnx onnxruntime" in capsys.readouterr().err
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import expand_to_rows, find_first_positions, group_by_source, masked_softmax
+from .copy_distribution import expand_to_rows, find_first_positions, group_by_source, has_values, masked_softmax
 from .memory import FeatureMemory, read_memory
 from .outputs import CopyNetEncoderOutput
 
@@ -64,8 +64,13 @@ class TiedRepetitions(nn.Module):
 
     def add_first(self, states: Tensor, first_places: Tensor) -> Tensor:
         """h_j (B, S, D), + W_r h_i where a word is repeated."""
+        is_repeated = _is_repeated(first_places)
+        if has_values(states):  # few words are: a product over all positions takes a tenth of a training step
+            rows, places, _ = is_repeated.nonzero(as_tuple=True)
+            added = self.output_proj(states[rows, first_places[rows, places]])
+            return states.index_put((rows, places), added.to(states.dtype), accumulate=True)
         first = states.gather(1, first_places[..., None].expand_as(states))
-        return states + self.output_proj(first * _is_repeated(first_places))
+        return states + self.output_proj(first * is_repeated)
 
 
 def find_first_places(ids: Tensor, read: Tensor, vocab_size: int, num_slots: int) -> Tensor:

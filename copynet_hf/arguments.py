@@ -182,7 +182,7 @@ class ModelArguments(EncoderArguments):
     encoder_hidden_size: int | None = argument("encoder state, per direction", shown=128)
     num_hidden_layers: int | None = argument("number of encoder layers", shown=1)
     encoder_residual: bool | None = argument("add embeddings to its states", shown=True)
-    tie_repetitions: bool | None = argument("tie repetitions of new words", shown=True)
+    tie_repetitions: bool | None = argument("tie repetitions of unseen words", shown=True)
     decoder: str | None = argument("gru, or transformer (encoder too)", metavar="NAME", shown="gru")
     copy_layer: int | None = argument("transformer: layer whose attention is copied by", shown="the last")
     copy_head: int | None = argument("transformer: its head", shown="the average")

@@ -30,7 +30,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
 from copynet_hf.model.copy_distribution import find_matches, selective_read_weights
-from copynet_hf.model.layers import find_first_places
+from copynet_hf.model.layers import find_first_mentions
 from copynet_hf.model.prediction import predict
 
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
@@ -549,13 +549,13 @@ def test_ids_below_zero_are_refused_at_each_step():
 # ---- repeated words
 
 
-def test_the_first_place_of_a_word_is_found_whatever_the_padding():
+def test_the_first_mention_of_a_word_is_found_whatever_the_padding():
     ids = torch.tensor([[0, 14, 13, 7, 13, 14, 7, 14], [13, 14, 13, 0, 0, 0, 0, 0]])  # 13 and 14 are slots
     read = ids != 0
     read[0, 1] = False  # as a word of a fact
-    first_places = [[0, 1, 2, 3, 2, 5, 6, 5], [0, 1, 0, 3, 4, 5, 6, 7]]
-    assert find_first_places(ids, read, 13, 2).tolist() == first_places
-    assert find_first_places(ids[:, :1], read[:, :1], 14, 0).tolist() == [[0], [0]]
+    first_mentions = [[0, 1, 2, 3, 2, 5, 6, 5], [0, 1, 0, 3, 4, 5, 6, 7]]
+    assert find_first_mentions(ids, read, 13, 2).tolist() == first_mentions
+    assert find_first_mentions(ids[:, :1], read[:, :1], 14, 0).tolist() == [[0], [0]]
 
 
 def test_words_beyond_the_slots_are_not_repetitions_of_one_another():

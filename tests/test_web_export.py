@@ -44,7 +44,6 @@ from copynet_hf.serving.page import build_demo
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
-README = Path(__file__).parents[1] / "README.md"
 CASED = ["DIYARBAKIR", "Sivaslı", "iğdır", "İSTANBUL", "ıx"]
 CASED += ["ΟΔΟΣ", "ΑΣ", "Σ", "straße", "ßa", "ﬁx", "ǆep", "Ǆep", "ᾳb", "თბილისი", "éA", "e\u0301A"]
 SEGMENTERS = ["char", "whitespace", *CHAINED]

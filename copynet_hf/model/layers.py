@@ -47,8 +47,8 @@ class AddedProjection(nn.Linear):
 
 
 class TiedRepetitions(nn.Module):
-    """Ties each repetition of a word outside the vocabulary to the word's first place: e(x_j) + r is read there, and
-    W_r h_i is added to h_j, where x_j = x_i and i is that place.
+    """Ties each repetition of a word outside the vocabulary to its first mention: e(x_j) + r is read, and W_r h_i is
+    added to h_j, where x_j = x_i and i is the position of that mention.
 
     Without it, a name that is read again looks like another name, or nearly so where letters are read.
     """
@@ -58,23 +58,23 @@ class TiedRepetitions(nn.Module):
         self.embedding = nn.Embedding(1, config.embedding_size)  # r
         self.output_proj = nn.Linear(config.memory_size, config.memory_size, bias=False)  # W_r
 
-    def mark(self, embeddings: Tensor, first_places: Tensor) -> Tensor:
+    def mark(self, embeddings: Tensor, first_mentions: Tensor) -> Tensor:
         """e(x_j) (B, S, E), + r where a word is repeated."""
-        return embeddings + self.embedding.weight * _is_repeated(first_places)
+        return embeddings + self.embedding.weight * _is_repeated(first_mentions)
 
-    def add_first(self, states: Tensor, first_places: Tensor) -> Tensor:
+    def add_first(self, states: Tensor, first_mentions: Tensor) -> Tensor:
         """h_j (B, S, D), + W_r h_i where a word is repeated."""
-        is_repeated = _is_repeated(first_places)
+        is_repeated = _is_repeated(first_mentions)
         if has_values(states):  # few words are: a product over all positions takes a tenth of a training step
             rows, places, _ = is_repeated.nonzero(as_tuple=True)
-            added = self.output_proj(states[rows, first_places[rows, places]])
+            added = self.output_proj(states[rows, first_mentions[rows, places]])
             return states.index_put((rows, places), added.to(states.dtype), accumulate=True)
-        first = states.gather(1, first_places[..., None].expand_as(states))
+        first = states.gather(1, first_mentions[..., None].expand_as(states))
         return states + self.output_proj(first * is_repeated)
 
 
-def find_first_places(ids: Tensor, read: Tensor, vocab_size: int, num_slots: int) -> Tensor:
-    """(B, S) where the word of each position is first, if it owns a slot and is read; else the position itself.
+def find_first_mentions(ids: Tensor, read: Tensor, vocab_size: int, num_slots: int) -> Tensor:
+    """(B, S) the position at which the word is mentioned first, if it owns a slot and is read; else its own position.
 
     Args:
         ids: (B, S) extended ids below `vocab_size` + `num_slots`.
@@ -85,9 +85,9 @@ def find_first_places(ids: Tensor, read: Tensor, vocab_size: int, num_slots: int
     return torch.where(is_unseen, first, torch.arange(ids.shape[1], device=ids.device))
 
 
-def _is_repeated(first_places: Tensor) -> Tensor:
+def _is_repeated(first_mentions: Tensor) -> Tensor:
     """(B, S, 1) bool."""
-    return (first_places < torch.arange(first_places.shape[1], device=first_places.device))[..., None]
+    return (first_mentions < torch.arange(first_mentions.shape[1], device=first_mentions.device))[..., None]
 
 
 class CopyNetAttention(nn.Module):

@@ -40,7 +40,7 @@ class TrainerArguments(Arguments):
     gradient_accumulation_steps: int | None = argument("batches per step", shown=1)
     warmup_steps: float | None = argument("steps of warmup", shown="100, at most half")
     weight_decay: float | None = argument("weight decay of AdamW", shown=0.0)
-    label_smoothing_factor: float | None = argument("label smoothing", shown="0.1, or 0 with other losses")
+    label_smoothing_factor: float | None = argument("label smoothing", shown="0.1, other losses 0")
     bf16: bool | None = argument("train in bfloat16 mixed precision")
     predict_with_generate: bool | None = argument("evaluate with ROUGE, BLEU and exact match")
     eval_strategy: str | None = argument("when: no, steps or epoch", shown="steps with validation")

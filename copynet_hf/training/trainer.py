@@ -40,6 +40,7 @@ from ..model.vocabularies import IGNORED_LABEL
 from ..saved.cards import CARD
 from .callbacks import EarlyEnd, LogTable, SilentProgress, TimeLimit, find_end, has_lower_loss
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, STATE_FILE, find_damage
+from .compound_copies import add_compounds
 from .dataset import Pairs, encode_pairs, take_spread
 from .encoder_training import split_parameter_groups
 from .guided_attention import GUIDED_UPDATES, build_guide
@@ -88,6 +89,8 @@ class CopyNetTrainer(Trainer):
         if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
             train = train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)
         limits = (run_args.max_target_length, run_args.preprocessing_num_workers)
+        if model.config.copies and isinstance(tokenizer, CopyNetTokenizer):
+            train = add_compounds(train, tokenizer, run_args.compound_copies, run_args.preprocessing_num_workers)
         super().__init__(
             model=model,
             args=training_args,

@@ -1,0 +1,173 @@
+"""Compound copies: which words become compounds, and what changes with them."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from datasets import Dataset
+
+from copynet_hf import CopyNetTokenizer
+from copynet_hf.arguments import TrainArguments
+from copynet_hf.training.compound_copies import JOINING_MARKS, add_compounds, find_copied
+from copynet_hf.training.tokenizer_setup import train_tokenizer
+
+SEGMENTERS = ["word_punct", "word_parts", "word_digits", "code_parts", "code_digits"]
+SCRIPTS = {
+    "latin": ["ka", "ro", "mi", "lun", "té", "sø", "vi", "dra"],
+    "cyrillic": ["ши", "ка", "ро", "мё", "лун"],
+    "devanagari": ["दी", "रा", "मो", "कि"],
+}
+
+
+def calls(number: int = 300, scripts: Sequence[str] = tuple(SCRIPTS)) -> Dataset:
+    """Calls of new persons: `Call Karomi from Lunvidra at 17:40.` → `Lunvidra: Karomi (17:40)`."""
+    generator = random.Random(0)
+
+    def name() -> str:
+        return "".join(generator.choices(SCRIPTS[generator.choice(scripts)], k=4)).capitalize()
+
+    rows = []
+    for _ in range(number):
+        person, city, hour = name(), name(), generator.randint(10, 23)
+        rows.append({"text": f"Call {person} from {city} at {hour}:40.", "summary": f"{city}: {person} ({hour}:40)"})
+    return Dataset.from_list(rows)
+
+
+def train(pairs: Dataset, **arguments: Any) -> CopyNetTokenizer:
+    return train_tokenizer(pairs, TrainArguments(**{"segmenter": "word_punct", "min_frequency": 20, **arguments}))
+
+
+def copied(text: str, target: str) -> list[str]:
+    return find_copied(text, target, train(calls()))
+
+
+@pytest.mark.parametrize("segmenter", SEGMENTERS)
+def test_source_and_target_get_the_same_compounds_which_are_copied(segmenter: str) -> None:
+    pairs = calls()
+    tokenizer = train(pairs, segmenter=segmenter)
+    shapes = set()
+    for before, after in zip(pairs, add_compounds(pairs, tokenizer, 1.0), strict=True):
+        names = re.fullmatch(r"Call (.+) from (.+) at (.*)\.", after["text"])
+        assert names is not None, after
+        person, city, hour = names.groups()
+        assert after["summary"] == f"{city}: {person} ({hour})"
+        was = re.fullmatch(r"Call (.+) from (.+) at (.*)\.", before["text"])
+        assert was is not None
+        assert hour == was[3]
+        assert was[1] in person
+        assert was[2] in city
+        changed = [(old, new) for old, new in ((was[1], person), (was[2], city)) if old != new]
+        assert 1 <= len(changed) <= 2
+        for old, new in changed:
+            rest = new.replace(old, "", 1)
+            assert sum(letter in JOINING_MARKS for letter in rest) == 1, new
+            shapes.add(new.startswith(old))
+            source = tokenizer.encode_source(after["text"])
+            ids = tokenizer.encode_target(new, source)
+            assert tokenizer.convert_tokens_to_string(source.spell(ids)) == new
+            letters = [word for word in source.spell(ids) if word.isalnum()]
+            assert all(word in source.slots or word in tokenizer.get_vocab() for word in letters)
+            assert {*letters} <= {*source.words}
+    assert shapes == {True, False}
+
+
+def test_a_word_in_another_case_stays_in_it() -> None:
+    rows = [row | {"text": row["text"].upper()} for row in calls(scripts=["latin", "cyrillic"])]
+    pairs = Dataset.from_list(rows)
+    tokenizer = train(pairs)
+    changed = [row for row, old in zip(add_compounds(pairs, tokenizer, 1.0), rows, strict=True) if row != old]
+    assert len(changed) > 250
+    for row in changed:
+        city, person = re.split(r": | \(", row["summary"])[:2]
+        for written in (city, person):
+            parts = re.split(f"[{re.escape(JOINING_MARKS)}]", written)
+            assert all(part == part.capitalize() for part in parts), row
+            assert written.upper() in row["text"], row
+
+
+def test_the_share_is_that_of_the_pairs_and_each_changes_alike_in_every_run() -> None:
+    pairs = calls(1000)
+    tokenizer = train(pairs)
+    compounds = list(add_compounds(pairs, tokenizer, 0.3))
+    number = sum(new != old for new, old in zip(compounds, pairs, strict=True))
+    assert 250 < number < 350
+    assert list(add_compounds(pairs, tokenizer, 0.3)) == compounds
+    assert list(add_compounds(pairs.to_iterable_dataset(), tokenizer, 0.3)) == compounds
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "expected"),
+    [
+        ("Call Ines from Bonn at 17:40.", "Bonn: Ines (17:40)", ["Ines", "Bonn"]),
+        ("Call INES from Bonn at 17:40.", "bonn: Ines", ["INES", "Bonn"]),
+        ("Call Ines from Bonn at 17:40.", "Bonn", ["Bonn"]),
+        ("Call Ines from Bonn at 17:40.", "Bonn: bonn", ["Bonn"]),
+        ("Call Ines Weber from Bonn at 17:40.", "Weber: iweber@w.de", []),  # parts of them are in others
+        ("Call Ines from Bonn at 17:40.", "from: Call", []),  # in the vocabulary
+        ("Call 4711 from 08154 at 17:40.", "08154: 4711 (17:40)", ["4711", "08154"]),
+        ("Call 4711 from K4 at 17:40.", "K4: 4711 (17:40)", ["K4", "4711"]),
+        ("Call 4711, since 4711 is free.", "4711, 4711", ["4711"]),
+        ("Call ٤٧١١ at 17:40.", "٤٧١١", ["٤٧١١"]),
+        ("Call 4711 at 17:40.", "4711.00", []),  # an amount
+        ("Call 4711,50 or 12.4711 or 4711/5.", "4711,50 12.4711 4711/5", []),
+        ("Call 4711 at 17:40.", "4711 34711", []),  # made into another number, too
+        ("Call 12 4711 or 4712 500.", "12 4711 4712 500", []),  # thousands with a space
+        ("Call from 2024 or 1899 to 911.", "2024 1899 911", []),  # years, and quantities
+        ("Call Ines.", "Otto", []),
+        ("", "", []),
+    ],
+)
+def test_words_that_are_copied_whole(text: str, target: str, expected: list[str]) -> None:
+    assert copied(text, target) == expected
+
+
+def test_a_number_gets_another_one_or_letters() -> None:
+    generator = random.Random(0)
+    numbers = [str(generator.randrange(30_000, 10**7)) for _ in range(300)]
+    pairs = Dataset.from_list([{"text": f"Pay 5000 for {each}.", "summary": f"“{each}”: 5000.00"} for each in numbers])
+    shapes = Counter[str]()
+    for number, row in zip(numbers, add_compounds(pairs, train(pairs), 1.0), strict=True):
+        found = re.fullmatch(r"Pay 5000 for (\S+)\.", row["text"])
+        assert found is not None, row
+        assert row["summary"] == f"“{found[1]}”: 5000.00"
+        shapes[re.sub(r"[A-Z]+", "A", re.sub(r"\d+", "1", found[1].replace(number, "#", 1)))] += 1
+    assert {*shapes} == {"#-1", "#/1", "1-#", "1/#", "A-#", "A/#", "A#", "#A"}
+    assert min(shapes.values()) > 10
+
+
+def test_a_source_that_is_truncated_or_has_no_free_slots_does_not_change() -> None:
+    tokenizer = train(calls())
+    text, target = "Call Ines from Bonn at 17:40.", "Bonn: Ines (17:40)"
+    tokenizer.model_max_length = 5
+    assert find_copied(text, target, tokenizer) == []
+    tokenizer = train(calls(), max_source_oov=9)
+    assert find_copied(text, target, tokenizer) == []
+
+
+@pytest.mark.parametrize("column", ["facts", "features"])
+def test_pairs_with_facts_or_features_do_not_change(column: str) -> None:
+    pairs = calls()
+    tokenizer = train(pairs)
+    pairs = pairs.add_column(column, [[] for _ in pairs])
+    assert add_compounds(pairs, tokenizer, 1.0) is pairs
+
+
+@pytest.mark.parametrize("segmenter", ["char", "whitespace"])
+def test_words_that_no_mark_cuts_do_not_change(segmenter: str) -> None:
+    pairs = calls()
+    assert add_compounds(pairs, train(pairs, segmenter=segmenter), 1.0) is pairs
+
+
+def test_what_is_between_words_stays() -> None:
+    text = "  Call\t“Ines”  —from\n\nBonn/Köln... at 17:40 . "
+    pairs = Dataset.from_list([{"text": text, "summary": "Ines  “Bonn”\n"}])
+    (row,) = add_compounds(pairs, train(calls(), max_source_oov=40), 1.0)
+    words = re.fullmatch(r"  Call\t“(.+)”  —from\n\n(.+)/Köln\.\.\. at 17:40 \. ", row["text"])
+    assert words is not None, row
+    assert row["summary"] == f"{words[1]}  “{words[2]}”\n"
+    assert {words[1], words[2]} != {"Ines", "Bonn"}

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from datasets import Dataset
+from helpers import trained
 
-from copynet_hf import CopyNetTokenizer
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import TrainArguments
+from copynet_hf.model.prediction import predict
 from copynet_hf.training.compound_copies import JOINING_MARKS, add_compounds, find_copied
 from copynet_hf.training.tokenizer_setup import train_tokenizer
 
@@ -171,3 +173,32 @@ def test_what_is_between_words_stays() -> None:
     assert words is not None, row
     assert row["summary"] == f"{words[1]}  “{words[2]}”\n"
     assert {words[1], words[2]} != {"Ines", "Bonn"}
+
+
+def test_a_model_copies_shapes_that_no_pair_has() -> None:
+    generator = random.Random(0)
+
+    def word() -> str:
+        return "".join(generator.choices("abcdefghijklm", k=6))
+
+    def request(person: str) -> tuple[str, str]:
+        hour = generator.randint(10, 12)
+        return f"please call {person} at {hour}:40", f"called {person} at {hour}:40"
+
+    pairs = [request(word()) for _ in range(1600)]
+    model, tokenizer = trained(pairs, "word_punct")
+    rows = Dataset.from_list([{"text": text, "summary": target} for text, target in pairs])
+    compounds = [(row["text"], row["summary"]) for row in add_compounds(rows, tokenizer, 0.5)]
+    shapes = ["{}", "{}-{}", "o’{}", "{} {}", "{}·{}", "{}*{}"]  # the last two marks are in no compound
+    tests = {shape: [request(shape.format(word(), word())) for _ in range(20)] for shape in shapes}
+
+    def count_right(model: CopyNetForConditionalGeneration) -> list[int]:
+        outputs = [predict(model, tokenizer, [text for text, _ in each], max_new_tokens=20) for each in tests.values()]
+        targets = [[target for _, target in each] for each in tests.values()]
+        return [
+            sum(output[0].text == target for output, target in zip(*each, strict=True))
+            for each in zip(outputs, targets, strict=True)
+        ]
+
+    assert count_right(model) == [20, 0, 0, 0, 0, 0]
+    assert min(count_right(trained(compounds, "word_punct")[0])) >= 18

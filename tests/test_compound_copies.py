@@ -200,5 +200,7 @@ def test_a_model_copies_shapes_that_no_pair_has() -> None:
             for each in zip(outputs, targets, strict=True)
         ]
 
-    assert count_right(model) == [20, 0, 0, 0, 0, 0]
+    of_words, *of_shapes = count_right(model)
+    assert of_words >= 18
+    assert max(of_shapes) <= 2
     assert min(count_right(trained(compounds, "word_punct")[0])) >= 18

@@ -124,6 +124,8 @@ def test_columns_of_pandas_are_read_by_position_whatever_their_index(folders: Fo
     missing = pandas.DataFrame({"text": [TEXTS[0], None, pandas.NA, float("nan"), ""]}, index=[4, 3, 2, 1, 0])
     for column in (missing["text"], missing["text"].astype("string")):
         assert predict({"text": column})["prediction"] == [expected[0], None, None, None, ""]
+    found = predict(missing)
+    assert list(found[~found["prediction_is_truncated"]].index) == [4, 0]  # a missing text is neither
 
 
 def test_columns_of_arrow_are_read(folders: Folders, expected: list[str]) -> None:
@@ -144,6 +146,10 @@ def test_columns_of_another_form_are_refused_with_what_to_pass(folders: Folders)
         predict(pa.table({"text": TEXTS}))
     with pytest.raises(ValueError, match="the column 'text' is a generator: pass a list"):
         predict({"text": (text for text in TEXTS)})
+    with pytest.raises(ValueError, match=r"no column 'text'; the columns are 'body'; text_column names another$"):
+        predict({"body": TEXTS})
+    with pytest.raises(ValueError, match=r"no column 'content'; the columns are 'body'$"):
+        CopyNetPredictor(folders.torch, text_column="content", **OPTIONS)({"body": TEXTS})
     with pytest.raises(ValueError, match="there are two columns 'text': rename one"):
         predict(pandas.DataFrame([TEXTS[:2]], columns=["text", "text"]))
 

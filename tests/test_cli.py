@@ -294,6 +294,8 @@ BAD_INPUT = {
     f"{TRAIN} --encoder_name_or_path ./bert": "--encoder_name_or_path ./bert: no such folder; pass",
     f"{TRAIN} --hiden_size 3": "--hiden_size is not an argument; did you mean --hidden_size? (see copynet-hf train",
     "generate --num-beam=3 --model {folder}/model": "--num_beam is not an argument; did you mean --num_beams?",
+    "predict --input a.csv --model some/one": "--input is not an argument; did you mean --input_file?",
+    "generate --text a --json --show_copies --model some/one": "--show_copies marks words in text: leave it or --json",
     "generate --xyz": "--xyz is not an argument (see copynet-hf generate --help)",
     f"{TRAIN} --dropout much": "much",
     f"{TRAIN} --streaming": "--max_steps",

@@ -42,6 +42,7 @@ TEXT = "mail bob and ann now"
     [
         ("sent to ann", ["sent", " to", " bob*"], [("wrong copy", "bob", "ann")]),
         ("sent to ann", ["sent", " to", " carl"], [("generated instead of copied", "carl", "ann")]),
+        ("sent to Ann", ["sent", " to", " bob*"], [("wrong copy", "bob", "Ann")]),
         ("sent to dora", ["sent", " to", " bob*"], [("word not in source", "bob", "dora")]),
         ("sent to ann", ["sent", " ann*"], [("missing", "", "to")]),
         ("sent", ["sent", " ann*", " now*"], [("added", "ann now", "")]),

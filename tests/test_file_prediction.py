@@ -219,6 +219,13 @@ def test_bad_rows_go_to_a_file_of_their_own_with_the_reason(
     assert bad[2]["row"] == {"id": 5}
 
 
+def test_rows_of_delimiters_alone_are_no_rows(model: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in.csv"
+    source.write_text("text,n\na b,1\n,\n,,,\n\n,2\n,\n")
+    assert main(command(model, source, tmp_path / "out.csv")) == 0
+    assert [(row["text"], row["n"]) for row in read_rows(tmp_path / "out.csv")] == [("a b", "1"), ("", "2")]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are Unicode")
 def test_bad_rows_of_a_file_whose_name_is_no_unicode_are_reported(model: Path, tmp_path: Path) -> None:
     source = tmp_path / os.fsdecode(b"caf\xe9.jsonl")

@@ -42,6 +42,8 @@ def generate(args: GenerateArguments) -> None:
     from ..saved.model_size import explain_memory_errors
     from ..visualization.highlighting import highlight_copies
 
+    if args.show_copies and args.json:
+        raise ValueError("--show_copies marks words in text: leave it or --json out")
     facts = None if args.facts is None else parse_facts(args.facts)
     model, tokenizer = load_backend(**args.model_options())
     features = None

@@ -14,6 +14,7 @@ import pyarrow as pa
 from .features import SEPARATOR, resemble_facts
 from .files import Row
 from .parquet import is_string
+from .rows import DELIMITERS
 
 logger = logging.getLogger(__name__)
 
@@ -228,4 +229,6 @@ def describe_missing_column(name: str, columns: Collection[str]) -> str:
         column = by_key[key]
         sides = [side for side, letter in (("start", column[:1]), ("end", column[-1:])) if letter.isspace()]
         hint = f"; did you mean {column!r}" + (f" (with a space at its {' and '.join(sides)})?" if sides else "?")
-    return f"no column {name!r}{hint}{' The' if hint else '; the'} columns are {', '.join(map(repr, columns))}"
+    message = f"no column {name!r}{hint}{' The' if hint else '; the'} columns are {', '.join(map(repr, columns))}"
+    is_line = len(columns) == 1 and any(delimiter in column for column in columns for delimiter in DELIMITERS)
+    return f"{message}: pass delimiter (--delimiter) if it is several" if is_line else message

@@ -181,10 +181,12 @@ def _table_rows(path: Path, column_names: Sequence[str] | None, delimiter: str) 
         for line, fields in records:
             if fields is None:
                 yield line, INVALID
+            elif not any(fields) and len(fields) != 1:
+                continue  # an empty line, or delimiters alone, as spreadsheets write them
             elif len(fields) == len(header):
                 is_valid = all(map(is_unicode, fields))
                 yield line, dict(zip(header, fields, strict=True)) if is_valid else UNDECODABLE
-            elif any(fields):  # else an empty line, or delimiters alone, as spreadsheets write them
+            else:
                 yield line, f"{len(fields)} fields, {of_header} {len(header)}{' columns' if column_names else ''}"
 
 

@@ -11,12 +11,12 @@ from typing import Any, Literal, NamedTuple, TypedDict
 from ..data.features import with_objects
 from ..data.fields import parse_fields
 from ..inference.extraction import locate_words
-from ..model.segmentation import Span
+from ..model.segmentation import Span, fold_case
 from .metrics import UNSPACED
 
 Reason = Literal["word not in source", "wrong copy", "generated instead of copied", "missing", "added"]
 REASONS: dict[Reason, str] = {
-    "word not in source": "the source does not have the reference's words, which had to be generated",
+    "word not in source": "the source has the reference's words in no case; they had to be generated",
     "wrong copy": "the reference's words are in the source; others were copied",
     "generated instead of copied": "the reference's words are in the source; others were generated",
     "missing": "the output leaves words of the reference out",
@@ -71,7 +71,7 @@ def find_wrong_outputs(rows: Iterable[Mapping[str, Any]]) -> list[WrongOutput]:
 def find_differences(row: Mapping[str, Any], reference: str) -> list[Difference]:
     """The differences between a row's output and a reference, in their order."""
     output, copyable = row["prediction"], with_objects(row["text"], row.get("facts"))
-    in_source = {text for text, _ in _split(copyable)}
+    in_source = {fold_case(text) for text, _ in _split(copyable)}
     found, expected, matcher = _match(output, reference)
     places = zip(locate_words(row["words"]), row["copied"], strict=True)
     copied = [place for place, is_copied in places if is_copied]
@@ -82,7 +82,7 @@ def find_differences(row: Mapping[str, Any], reference: str) -> list[Difference]
         here, there = _join(found, start, end, output), _join(expected, other_start, other_end, reference)
         reason: Reason = "missing" if tag == "insert" else "added"
         if tag == "replace":
-            words = {text for text, _ in expected[other_start:other_end]}
+            words = {fold_case(text) for text, _ in expected[other_start:other_end]}
             was_copied = any(a < here[1] and here[0] < b for a, b in copied)
             reason = "wrong copy" if was_copied else "generated instead of copied"
             reason = reason if words <= in_source else "word not in source"

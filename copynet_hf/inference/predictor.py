@@ -153,7 +153,10 @@ class CopyNetPredictor:
             for each, text in zip(predictions, texts, strict=True)
         ]
         for name in self.new_columns():
-            result[name] = [row.get(name) for row in rows]
+            values = [row.get(name) for row in rows]
+            result[name] = values
+            if hasattr(columns, "iloc") and {*map(type, values)} == {bool, type(None)}:
+                result[name] = result[name].astype("boolean")  # which selects rows, as objects do not
         return result
 
     def new_columns(self) -> dict[str, str]:
@@ -237,7 +240,8 @@ class CopyNetPredictor:
             needs = (
                 f"{self.name} reads features: name their column with features_column; " if role == "features" else ""
             )
-            raise ValueError(f"{needs}{error}") from None
+            fix = "" if given != role else f"; {role}_column names another"
+            raise ValueError(f"{needs}{error}{fix}") from None
         if list(columns).count(column) > 1:
             raise ValueError(f"there are two columns {column!r}: rename one")
         return column

@@ -167,7 +167,7 @@ def command_line(arguments: Mapping[str, object]) -> str:
     """The command `copynet-hf train` with these arguments; paths are reduced to their last component."""
     words = ["copynet-hf", "train"]
     for name, value in arguments.items():
-        if name != "output_dir":
+        if name not in ("output_dir", "disable_tqdm"):  # the latter shows the training, and does not change it
             values = [_format_value(name, each) for each in (value if isinstance(value, list) else [value])]
             is_option = len(values) == 1 and values[0].startswith("-")  # as an argument of its own
             words += [f"--{name}={values[0]}"] if is_option else [f"--{name}", *values]

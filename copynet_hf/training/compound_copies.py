@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from string import ascii_uppercase
@@ -18,6 +18,7 @@ from typing import Any
 from datasets import IterableDataset
 from datasets.fingerprint import Hasher
 
+from ..data.files import Row
 from ..model.chains import find_cases
 from ..model.segmentation import CHAINED, SEGMENTERS
 from ..model.tokenization_copynet import CopyNetTokenizer
@@ -27,6 +28,7 @@ JOINING_MARKS = " " * 2 + "-'’/.&+_"  # a space twice as often as each of the 
 NUMBER_MARKS = "-/"
 # On its own: no part of a date, an amount or a code, and no year.
 NUMBER = re.compile(r"(?<![\w.,:/–-])(?<!\d\s) (?!(?:1[5-9]|20)\d\d(?!\d)) \d{4,} (?!\w|[.,:/–-]\w|\s\d)", re.VERBOSE)
+MAX_NAME_SHARE = 0.2  # of the pairs that have one of the vocabulary
 MAX_COMPOUNDS, NUM_SLOTS = 2, 8  # in a pair, and the slots that their parts need at most
 SAMPLE_SIZE = 1_000  # pairs from whose copied words the other parts are taken
 _CODE = Hasher.hash_bytes([CODE.encode(), Path(__file__).read_bytes()])
@@ -44,16 +46,19 @@ def add_compounds(pairs: Pairs, tokenizer: CopyNetTokenizer, share: float, num_p
     columns = pairs.column_names or list(next(iter(pairs)))
     if not share or tokenizer.segmenter not in CHAINED or {"facts", "features"} & {*columns}:
         return pairs
-    sample = spread(pairs, SAMPLE_SIZE)
-    copied = sorted({word for row in sample for word in find_copied(row["text"], row["summary"], tokenizer)})
-    others = [word for word in copied if not word.isdecimal()]
+    sample = list(spread(pairs, SAMPLE_SIZE))
+    names = find_names(sample, tokenizer)
+    copied = [find_copied(row["text"], row["summary"], tokenizer, names) for row in sample]
+    others = sorted({word for words in copied for word in words if not word.isdecimal() and word not in names})
 
     def change(rows: Mapping[str, list[str]], code: str) -> dict[str, list[str]]:
         texts, targets = list[str](), list[str]()
         for text, target in zip(rows["text"], rows["summary"], strict=True):
             random = Random(text)
-            is_changed = random.random() < share
-            text, target = _change_pair(text, target, tokenizer, others, random) if is_changed else (text, target)
+            if random.random() < share:
+                words = find_copied(text, target, tokenizer, names)
+                words = random.sample(words, min(len(words), random.randint(1, MAX_COMPOUNDS)))
+                text, target = _change_pair(text, target, tokenizer, words, names, others, random)
             texts.append(text)
             targets.append(target)
         return {"text": texts, "summary": targets}
@@ -61,23 +66,37 @@ def add_compounds(pairs: Pairs, tokenizer: CopyNetTokenizer, share: float, num_p
     options: dict[str, Any] = (
         {} if isinstance(pairs, IterableDataset) else {"num_proc": num_proc, "desc": "Joining copied words"}
     )
-    return pairs.map(change, batched=True, fn_kwargs={"code": _CODE}, **options) if copied else pairs
+    return pairs.map(change, batched=True, fn_kwargs={"code": _CODE}, **options) if any(copied) else pairs
 
 
-def find_copied(text: str, target: str, tokenizer: CopyNetTokenizer) -> list[str]:
-    """The source words outside the vocabulary that the target copies whole, perhaps in another case, and does not use
-    otherwise; then such numbers, in the vocabulary or not."""
+def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> frozenset[str]:
+    """The capitalised words of the vocabulary that targets only ever copy, unless they are in many: the first names of
+    a task whose pairs have few of them. New texts have others."""
+    known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
+    copied, generated = Counter[str](), set[str]()
+    for row in pairs:
+        source, target = {*tokenizer.tokenize(row["text"])}, {*tokenizer.tokenize(row["summary"])}
+        copied.update(target & source)
+        generated |= target - source
+    frequent = {word for word, number in copied.items() if number > MAX_NAME_SHARE * len(pairs)}
+    return frozenset(word for word in copied.keys() & known - generated - frequent if word[:1].isupper())
+
+
+def find_copied(text: str, target: str, tokenizer: CopyNetTokenizer, names: Collection[str] = ()) -> list[str]:
+    """What the target copies whole from its source, perhaps in another case, and does not use otherwise: words outside
+    the vocabulary, these `names` of the vocabulary, and numbers."""
     source = tokenizer.encode_source(text, max_length=tokenizer.model_max_length)
     if source.is_truncated or len(source.slots) + NUM_SLOTS > tokenizer.max_source_oov:
         return []
+    ids = source.slots | {word: index for word, index in zip(source.words, source.ids, strict=True) if word in names}
     copies, words = Counter(tokenizer.encode_target(target, source)), Counter(tokenizer.tokenize(target))
 
     def is_copied_whole(word: str) -> bool:
-        return 0 < copies[source.slots[word]] == sum(words[form] for form in _list_forms(word, tokenizer))
+        return 0 < copies[ids[word]] == sum(words[form] for form in _list_forms(word, tokenizer))
 
     numbers, written = Counter(NUMBER.findall(text)), Counter(NUMBER.findall(target))
     return [
-        *(word for word in source.slots if word[0].isalpha() and is_copied_whole(word)),
+        *(word for word in ids if word[0].isalpha() and is_copied_whole(word)),
         *(
             number
             for number in numbers
@@ -95,16 +114,22 @@ def _list_forms(word: str, tokenizer: CopyNetTokenizer) -> dict[str, Callable[[s
 
 
 def _change_pair(
-    text: str, target: str, tokenizer: CopyNetTokenizer, others: Sequence[str], random: Random
+    text: str,
+    target: str,
+    tokenizer: CopyNetTokenizer,
+    words: Iterable[str],
+    names: Collection[str],
+    others: Sequence[str],
+    random: Random,
 ) -> tuple[str, str]:
-    """Source and target with compounds, if the pair has a word or number for one."""
-    copied = find_copied(text, target, tokenizer)
+    """Source and target with compounds for these words and numbers. Half of the names give way to other words."""
     in_source, in_target, numbers = dict[str, str](), dict[str, str](), dict[str, str]()
-    for word in random.sample(copied, min(len(copied), random.randint(1, MAX_COMPOUNDS))):
+    for word in words:
         if word.isdecimal():
             numbers[word] = _extend_number(word, random)
             continue
-        parts = _draw_parts(word, random.choice(others or [word]), random)
+        other = random.choice(others or [word])
+        parts = [other] if word in names and random.random() < 1 / 2 else _draw_parts(word, other, random)
         in_source[word] = "".join(parts)
         in_target |= {form: "".join(map(write, parts)) for form, write in _list_forms(word, tokenizer).items()}
     text, target = (NUMBER.sub(lambda match: numbers.get(match[0], match[0]), each) for each in (text, target))

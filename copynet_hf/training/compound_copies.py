@@ -20,14 +20,14 @@ from datasets.fingerprint import Hasher
 
 from ..data.files import Row
 from ..model.chains import find_cases
-from ..model.segmentation import CHAINED, SEGMENTERS
+from ..model.segmentation import CHAINED, SEGMENTERS, Segmenter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import CODE, Pairs, spread
 
 JOINING_MARKS = " " * 2 + "-'’/.&+_"  # a space twice as often as each of the others
 NUMBER_MARKS = "-/"
-# On its own: no part of a date, an amount or a code, and no year.
-NUMBER = re.compile(r"(?<![\w.,:/–-])(?<!\d\s) (?!(?:1[5-9]|20)\d\d(?!\d)) \d{4,} (?!\w|[.,:/–-]\w|\s\d)", re.VERBOSE)
+# On its own, no part of a date, an amount or a code; longer than a year.
+NUMBER = re.compile(r"(?<![\w.,:/–-])(?<!\d\s)\d{5,}(?!\w|[.,:/–-]\w|\s\d)")
 MAX_NAME_SHARE = 0.2  # of the pairs that have one of the vocabulary
 MAX_COMPOUNDS, NUM_SLOTS = 2, 8  # in a pair, and the slots that their parts need at most
 SAMPLE_SIZE = 1_000  # pairs from whose copied words the other parts are taken
@@ -38,18 +38,19 @@ def add_compounds(pairs: Pairs, tokenizer: CopyNetTokenizer, share: float, num_p
     """The pairs, of which this share has compounds for one or two of the words and numbers that `find_copied` names,
     wherever source and target have them. A pair always changes in the same way.
 
-    Pairs with facts or features do not change, nor do those of a segmenter that does not cut at marks.
+    Pairs with facts or features do not change, nor do those of a segmenter of words that does not cut at marks.
 
     Args:
         num_proc: number of processes; ignored for an `IterableDataset`.
     """
     columns = pairs.column_names or list(next(iter(pairs)))
-    if not share or tokenizer.segmenter not in CHAINED or {"facts", "features"} & {*columns}:
+    if not share or tokenizer.segmenter not in ("char", *CHAINED) or {"facts", "features"} & {*columns}:
         return pairs
     sample = list(spread(pairs, SAMPLE_SIZE))
     names = find_names(sample, tokenizer)
     copied = [find_copied(row["text"], row["summary"], tokenizer, names) for row in sample]
-    others = sorted({word for words in copied for word in words if not word.isdecimal() and word not in names})
+    copied_words = {word for words in copied for word in words if not word.isdecimal()}
+    others = sorted(copied_words - (names if tokenizer.segmenter in CHAINED else set()))
 
     def change(rows: Mapping[str, list[str]], code: str) -> dict[str, list[str]]:
         texts, targets = list[str](), list[str]()
@@ -71,38 +72,49 @@ def add_compounds(pairs: Pairs, tokenizer: CopyNetTokenizer, share: float, num_p
 
 def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> frozenset[str]:
     """The capitalised words of the vocabulary that targets only ever copy, unless they are in many: the first names of
-    a task whose pairs have few of them. New texts have others."""
-    known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
+    a task whose pairs have few of them. New texts have others. If the vocabulary holds characters, all such words."""
+    split = _get_segmenter(tokenizer).split
     copied, generated = Counter[str](), set[str]()
     for row in pairs:
-        source, target = {*tokenizer.tokenize(row["text"])}, {*tokenizer.tokenize(row["summary"])}
+        source, target = {*split(row["text"])}, {*split(row["summary"])}
         copied.update(target & source)
         generated |= target - source
     frequent = {word for word, number in copied.items() if number > MAX_NAME_SHARE * len(pairs)}
-    return frozenset(word for word in copied.keys() & known - generated - frequent if word[:1].isupper())
+    known = tokenizer.get_vocab().keys() if tokenizer.segmenter in CHAINED else copied.keys()
+    return frozenset(word for word in (copied.keys() & known) - generated - frequent if word[:1].isupper())
 
 
 def find_copied(text: str, target: str, tokenizer: CopyNetTokenizer, names: Collection[str] = ()) -> list[str]:
     """What the target copies whole from its source, perhaps in another case, and does not use otherwise: words outside
-    the vocabulary, these `names` of the vocabulary, and numbers."""
+    the vocabulary, `names`, and numbers."""
     source = tokenizer.encode_source(text, max_length=tokenizer.model_max_length)
     if source.is_truncated or len(source.slots) + NUM_SLOTS > tokenizer.max_source_oov:
         return []
-    ids = source.slots | {word: index for word, index in zip(source.words, source.ids, strict=True) if word in names}
-    copies, words = Counter(tokenizer.encode_target(target, source)), Counter(tokenizer.tokenize(target))
-
-    def is_copied_whole(word: str) -> bool:
-        return 0 < copies[ids[word]] == sum(words[form] for form in _list_forms(word, tokenizer))
-
+    split = _get_segmenter(tokenizer).split
+    words = Counter(split(target))
+    if tokenizer.segmenter in CHAINED:
+        ids = source.slots | {
+            word: index for word, index in zip(source.words, source.ids, strict=True) if word in names
+        }
+        copies = Counter(tokenizer.encode_target(target, source))
+        forms = {word: sum(words[form] for form in _list_forms(word, tokenizer)) for word in ids if word[0].isalpha()}
+        copied = [word for word, number in forms.items() if 0 < number == copies[ids[word]]]
+    else:
+        copied = [
+            word for word in dict.fromkeys(split(text)) if word in names and 0 < words[word] == target.count(word)
+        ]
     numbers, written = Counter(NUMBER.findall(text)), Counter(NUMBER.findall(target))
-    return [
-        *(word for word in ids if word[0].isalpha() and is_copied_whole(word)),
-        *(
-            number
-            for number in numbers
-            if numbers[number] == text.count(number) and 0 < written[number] == target.count(number)
-        ),
+    copied += [
+        number
+        for number in numbers
+        if numbers[number] == text.count(number) and 0 < written[number] == target.count(number)
     ]
+    return copied
+
+
+def _get_segmenter(tokenizer: CopyNetTokenizer) -> Segmenter:
+    """The segmenter of the words that may become compounds."""
+    return SEGMENTERS[tokenizer.segmenter if tokenizer.segmenter in CHAINED else "word_punct"]
 
 
 def _list_forms(word: str, tokenizer: CopyNetTokenizer) -> dict[str, Callable[[str], str]]:
@@ -164,7 +176,7 @@ def _extend_number(number: str, random: Random) -> str:
 
 def _replace(text: str, compounds: Mapping[str, str], tokenizer: CopyNetTokenizer) -> str:
     """The text with compounds for its words; what is between them stays."""
-    segmenter = SEGMENTERS[tokenizer.segmenter]
+    segmenter = _get_segmenter(tokenizer)
     words = segmenter.split(text)
     pieces = zip(words, segmenter.space(words), strict=True)
     return "".join(

@@ -170,6 +170,13 @@ def test_names_are_the_capitalised_words_of_the_vocabulary_that_are_copied_in_so
     assert find_copied(rows[1]["text"], rows[1]["summary"], tokenizer, {"Otto", "Uwe"}) == ["Otto"]
 
 
+def test_words_of_scripts_without_capitals_can_be_names() -> None:
+    names = ["अर्जुन", "कपिल", "गोपीनाथ", "דוד", "שרה", "اسد"]
+    rows = [{"text": f"{name} तथा and और, {name}", "summary": f"और {name} and"} for name in names]
+    tokenizer = train(Dataset.from_list(rows), min_frequency=1)
+    assert find_names(rows, tokenizer) == {*names}
+
+
 def test_half_of_the_names_give_way_to_words_outside_the_vocabulary() -> None:
     generator = random.Random(0)
     rows = []

@@ -71,8 +71,9 @@ def add_compounds(pairs: Pairs, tokenizer: CopyNetTokenizer, share: float, num_p
 
 
 def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> frozenset[str]:
-    """The capitalised words of the vocabulary that targets only ever copy, unless they are in many: the first names of
-    a task whose pairs have few of them. New texts have others. If the vocabulary holds characters, all such words."""
+    """The words of the vocabulary, capitalised where the script has capitals, that targets only ever copy, unless they
+    are in many: the first names of a task whose pairs have few of them. New texts have others. If the vocabulary holds
+    characters, all such words."""
     split = _get_segmenter(tokenizer).split
     copied, generated = Counter[str](), set[str]()
     for row in pairs:
@@ -81,7 +82,8 @@ def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> frozenset[s
         generated |= target - source
     frequent = {word for word, number in copied.items() if number > MAX_NAME_SHARE * len(pairs)}
     known = tokenizer.get_vocab().keys() if tokenizer.segmenter in CHAINED else copied.keys()
-    return frozenset(word for word in (copied.keys() & known) - generated - frequent if word[:1].isupper())
+    words = (copied.keys() & known) - generated - frequent
+    return frozenset(word for word in words if word[0].isalpha() and not word[0].islower())
 
 
 def find_copied(text: str, target: str, tokenizer: CopyNetTokenizer, names: Collection[str] = ()) -> list[str]:

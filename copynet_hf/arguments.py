@@ -346,7 +346,7 @@ class ArgumentParser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {' '.join(words)}")
         known = [name for action in self._actions for name in action.option_strings]
         longer = [name for name in known if name.startswith(f"{options[0]}_")]
-        nearest = longer[:1] or get_close_matches(options[0], known, 1, 0.75)
+        nearest = sorted(longer, key=len)[:1] or get_close_matches(options[0], known, 1, 0.75)
         self.error(f"{options[0]} is not an argument" + (f"; did you mean {nearest[0]}?" if nearest else ""))
 
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from datasets import Dataset
-from helpers import trained
+from helpers import SIZES, trained
+from transformers import Seq2SeqTrainingArguments
 
-from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
+from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import TrainArguments
 from copynet_hf.model.prediction import predict
 from copynet_hf.training.compound_copies import JOINING_MARKS, add_compounds, find_copied, find_names
+from copynet_hf.training.dataset import encode_pairs
+from copynet_hf.training.reach import measure_reach
 from copynet_hf.training.tokenizer_setup import train_tokenizer
+from copynet_hf.training.trainer import CopyNetTrainer
 
 SEGMENTERS = ["word_punct", "word_parts", "word_digits", "code_parts", "code_digits"]
 SCRIPTS = {
@@ -83,7 +91,7 @@ def test_a_word_in_another_case_stays_in_it() -> None:
     pairs = Dataset.from_list(rows)
     tokenizer = train(pairs)
     changed = [row for row, old in zip(add_compounds(pairs, tokenizer, 1.0), rows, strict=True) if row != old]
-    assert len(changed) > 250
+    assert len(changed) > 200
     for row in changed:
         city, person = re.split(r": | \(", row["summary"])[:2]
         for written in (city, person):
@@ -132,7 +140,9 @@ def test_in_characters_words_change_that_targets_only_copy() -> None:
         ("Call ٤٧١١٠ at 17:40.", "٤٧١١٠", ["٤٧١١٠"]),
         ("Call 47110 at 17:40.", "47110.00", []),  # an amount
         ("Call 47110,50 or 12.47110 or 47110/5.", "47110,50 12.47110 47110/5", []),
-        ("Call 47110 at 17:40.", "47110 3471100", []),  # made into another number, too
+        ("Call 47110 at 17:40.", "47110, 3471100", []),  # made into another number, too
+        ("Call 47110 or 3471100.", "47110", []),
+        ("Pay $47110 or 47110%.", "47110", []),
         ("Call 12 47110 or 47120 500.", "12 47110 47120 500", []),  # thousands with a space
         ("Call from 2024 to 911.", "2024 911", []),  # years, and quantities
         ("Call Ines.", "Otto", []),
@@ -192,18 +202,53 @@ def test_half_of_the_names_give_way_to_words_outside_the_vocabulary() -> None:
         assert new["summary"].endswith(f" / {after[1]}")
         kinds["same" if before[1] == after[1] else "compound" if before[1] in after[1] else "other"] += 1
         assert before[1] in after[1] or after[1] not in tokenizer.get_vocab()
-    assert kinds["other"] > 50
+    assert kinds["other"] > 40
     assert kinds["compound"] > 50
     assert kinds["same"] > 50
 
 
-def test_a_source_that_is_truncated_or_has_no_free_slots_does_not_change() -> None:
-    tokenizer = train(calls())
-    text, target = "Call Ines from Bonn at 17:40.", "Bonn: Ines (17:40)"
-    tokenizer.model_max_length = 5
-    assert find_copied(text, target, tokenizer) == []
+def test_a_source_without_free_slots_does_not_change() -> None:
     tokenizer = train(calls(), max_source_oov=9)
-    assert find_copied(text, target, tokenizer) == []
+    assert find_copied("Call Ines from Bonn at 17:40.", "Bonn: Ines (17:40)", tokenizer) == []
+
+
+def test_a_pair_stays_as_it_is_where_limits_would_cut_it() -> None:
+    pairs = calls()
+    tokenizer = train(pairs)  # a source has 8 words, a target 8
+    longest = max(len(tokenizer.tokenize(row["text"])) for row in pairs)
+    assert all(old == new for old, new in zip(pairs, add_compounds(pairs, tokenizer, 1.0, 8), strict=True))
+    targets = [row["summary"] for row in add_compounds(pairs, tokenizer, 1.0, 11)]
+    assert {len(tokenizer.tokenize(target)) for target in targets} == {8, 9, 10}
+    tokenizer.model_max_length = longest + 1
+    texts = [row["text"] for row in add_compounds(pairs, tokenizer, 1.0)]
+    assert {len(tokenizer.tokenize(text)) for text in texts} == {longest, longest + 1}
+
+
+def test_no_more_of_a_target_is_spelled_or_unknown_than_before() -> None:
+    rows = [{"text": row["text"].lower(), "summary": row["summary"]} for row in calls(scripts=["latin", "cyrillic"])]
+    for segmenter in ("word_punct", "word_parts"):  # an underscore keeps Ines_otto one word of the first
+        tokenizer = train(Dataset.from_list(rows), segmenter=segmenter)
+        before, after = (measure_reach(tokenizer, pairs) for pairs in (rows, add_compounds_of(rows, tokenizer)))
+        assert before.words["spelled"] == after.words["spelled"]
+        assert before.words["unknown"] == after.words["unknown"]
+        assert after.words["joined"] > before.words["joined"]
+
+
+def add_compounds_of(rows: list[dict[str, str]], tokenizer: CopyNetTokenizer) -> Dataset:
+    pairs = add_compounds(Dataset.from_list(rows), tokenizer, 1.0)
+    assert isinstance(pairs, Dataset)
+    return pairs
+
+
+def test_names_that_generated_words_go_with_stay() -> None:
+    codes = {"Berlin": "BER", "Dublin": "DUB", "Lima": "LIM", "Oslo": "OSL", "Rome": "FCO", "Accra": "ACC"}
+    generator = random.Random(0)
+    rows = []
+    for row in calls():
+        city, guide = generator.choice([*codes]), generator.choice(["Ines", "Otto", "Ada", "Per", "Uwe", "Kim"])
+        rows.append({"text": f"{row['text']} To {city}, by {guide}", "summary": f"{guide} {city} ({codes[city]})"})
+    tokenizer = train(Dataset.from_list(rows), min_frequency=10)
+    assert find_names(rows, tokenizer) == {"Ines", "Otto", "Ada", "Per", "Uwe", "Kim"}
 
 
 @pytest.mark.parametrize("column", ["facts", "features"])
@@ -228,6 +273,69 @@ def test_what_is_between_words_stays() -> None:
     assert words is not None, row
     assert row["summary"] == f"{words[1]}  “{words[2]}”\n"
     assert {words[1], words[2]} != {"Ines", "Bonn"}
+
+
+def test_at_most_two_words_of_a_pair_change() -> None:
+    generator = random.Random(0)
+    names = ["".join(generator.choices(SCRIPTS["latin"], k=4)).capitalize() for _ in range(400)]
+    rows = [
+        {"text": f"{' '.join(part)}.", "summary": ", ".join(part)}
+        for part in (names[n : n + 4] for n in range(0, 400, 4))
+    ]
+    numbers = Counter(
+        sum(name not in old["summary"].split(", ") for name in new["summary"].split(", "))
+        for old, new in zip(rows, add_compounds_of(rows, train(Dataset.from_list(rows))), strict=True)
+    )
+    assert {*numbers} == {1, 2}
+
+
+def test_turkish_keeps_its_case() -> None:
+    generator = random.Random(0)
+    names = ["".join(generator.choices(["ış", "ıl", "kı", "di"], k=3)) for _ in range(300)]
+    upper = [name.replace("i", "İ").upper() for name in names]
+    rows = [{"text": f"{name} geldi", "summary": f"{other}"} for name, other in zip(upper, names, strict=True)]
+    tokenizer = train(Dataset.from_list(rows))
+    assert "[lower_tr]" in tokenizer.get_vocab()
+    changed = [row for row, old in zip(add_compounds_of(rows, tokenizer), rows, strict=True) if row != old]
+    assert len(changed) > 200
+    assert all(row["summary"].replace("i", "İ").upper() == row["text"].removesuffix(" geldi") for row in changed)
+
+
+@pytest.mark.parametrize("mechanism", ["copynet", "pointer_generator", "none"])
+def test_the_training_pairs_alone_change_and_only_where_the_model_copies(mechanism: str, tmp_path: Path) -> None:
+    pairs = calls(50)
+    tokenizer = train(pairs)
+    config = CopyNetConfig.for_tokenizer(tokenizer, copy_mechanism=mechanism, **SIZES)
+    trainer = CopyNetTrainer(
+        CopyNetForConditionalGeneration(config),
+        tokenizer,
+        {"train": pairs, "validation": pairs},
+        Seq2SeqTrainingArguments(str(tmp_path), use_cpu=True, report_to="none"),
+        TrainArguments(compound_copies=0.9),
+    )
+    same = encode_pairs(pairs, tokenizer)["labels"]
+    assert list(trainer.eval_dataset["labels"]) == list(same)
+    number = sum(new != old for new, old in zip(trainer.train_dataset["labels"], same, strict=True))
+    assert number == 0 if mechanism == "none" else number > 30
+
+
+def test_a_run_finds_what_another_process_has_made() -> None:
+    code = (
+        "from test_compound_copies import *; pairs = calls(); tokenizer = train(pairs, min_frequency=1);"
+        "print(add_compounds(pairs, tokenizer, 0.3)._fingerprint)"
+    )
+    folders = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    other = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": folders},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    pairs = calls()
+    tokenizer = train(pairs, min_frequency=1)
+    assert len(find_names(list(pairs), tokenizer)) > 5  # in an order that differs between processes
+    assert f"{add_compounds(pairs, tokenizer, 0.3)._fingerprint}\n" == other.stdout
 
 
 def test_a_model_copies_shapes_that_no_pair_has() -> None:

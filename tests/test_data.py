@@ -446,7 +446,7 @@ def test_a_missing_column_is_named_with_the_nearest(tmp_path: Path) -> None:
     hint = "no column 'RawText'; did you mean 'Raw Text ' (with a space at its end)? The columns are 'Raw Text ', "
     with pytest.raises(ValueError, match=re.escape(f"{path}: {hint}'Summary'")):
         load_pairs(train_file=path, text_column="RawText")
-    hint = "the columns are 'Raw Text ,Summary': pass delimiter (--delimiter) if it is several"
+    hint = "the columns are 'Raw Text ,Summary': if these are several, pass delimiter (--delimiter)"
     with pytest.raises(ValueError, match=re.escape(f"{path}: no column 'Raw'; {hint}")):
         load_pairs(train_file=path, text_column="Raw", delimiter=";")
     with pytest.raises(ValueError, match="cannot be both"):

@@ -14,7 +14,6 @@ import pyarrow as pa
 from .features import SEPARATOR, resemble_facts
 from .files import Row
 from .parquet import is_string
-from .rows import DELIMITERS
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +132,8 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str, *, is_table
         try:
             given[role] = find_column(name, columns)
         except ValueError as error:
-            raise ValueError(f"{where}: {error}") from None
+            fix = ": if these are several, pass delimiter (--delimiter)" if is_table and len(columns) == 1 else ""
+            raise ValueError(f"{where}: {error}{fix}") from None
     for role, other in combinations(given, 2):
         if given[role] == given[other]:
             raise ValueError(f"{where}: column {given[role]!r} cannot be both {role} and {other}")
@@ -229,6 +229,4 @@ def describe_missing_column(name: str, columns: Collection[str]) -> str:
         column = by_key[key]
         sides = [side for side, letter in (("start", column[:1]), ("end", column[-1:])) if letter.isspace()]
         hint = f"; did you mean {column!r}" + (f" (with a space at its {' and '.join(sides)})?" if sides else "?")
-    message = f"no column {name!r}{hint}{' The' if hint else '; the'} columns are {', '.join(map(repr, columns))}"
-    is_line = len(columns) == 1 and any(delimiter in column for column in columns for delimiter in DELIMITERS)
-    return f"{message}: pass delimiter (--delimiter) if it is several" if is_line else message
+    return f"no column {name!r}{hint}{' The' if hint else '; the'} columns are {', '.join(map(repr, columns))}"

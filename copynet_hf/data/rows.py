@@ -181,7 +181,7 @@ def _table_rows(path: Path, column_names: Sequence[str] | None, delimiter: str) 
         for line, fields in records:
             if fields is None:
                 yield line, INVALID
-            elif not any(fields) and len(fields) != 1:
+            elif not any(fields) and (len(header) > 1 or not fields):
                 continue  # an empty line, or delimiters alone, as spreadsheets write them
             elif len(fields) == len(header):
                 is_valid = all(map(is_unicode, fields))

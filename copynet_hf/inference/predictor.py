@@ -240,7 +240,7 @@ class CopyNetPredictor:
             needs = (
                 f"{self.name} reads features: name their column with features_column; " if role == "features" else ""
             )
-            fix = "" if given != role else f"; {role}_column names another"
+            fix = "" if needs or given != role else f"; {role}_column names another"
             raise ValueError(f"{needs}{error}{fix}") from None
         if list(columns).count(column) > 1:
             raise ValueError(f"there are two columns {column!r}: rename one")

@@ -1,4 +1,4 @@
-"""Compound copies: in some training pairs, a copied word or number becomes a compound, in source and target alike.
+"""Compound copies: in part of the training pairs, a copied word or number becomes a compound, in source and target.
 
 New texts hold names and numbers of other shapes than the training pairs: `Miller` and `4711` in these; `Miller-Novak`,
 `O'Miller`, `Anna Miller` and `KA-4711` later. To a segmenter that cuts at marks these are several words, perhaps
@@ -20,27 +20,40 @@ from datasets.fingerprint import Hasher
 
 from ..data.files import Row
 from ..model.chains import find_cases
-from ..model.segmentation import CHAINED, SEGMENTERS, Segmenter
+from ..model.segmentation import CHAINED, JOINER, SEGMENTERS, Segmenter, is_glued_letter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import CODE, Pairs, spread
+from .guided_attention import find_partners
 
 JOINING_MARKS = " " * 2 + "-'’/.&+_"  # a space twice as often as each of the others
 NUMBER_MARKS = "-/"
-# On its own, no part of a date, an amount or a code; longer than a year.
-NUMBER = re.compile(r"(?<![\w.,:/–-])(?<!\d\s)\d{5,}(?!\w|[.,:/–-]\w|\s\d)")
+# Five digits or more, longer than a year, without a mark that may make them part of a date, an amount or a code.
+_MARKS = r"\w.,:/'’@+\-−–—%٫٬$€£¥₹"
+NUMBER = re.compile(rf"(?<![{_MARKS}])(?<!\d\s)\d{{5,}}(?![\w%٫٬$€£¥₹]|[{_MARKS}]\w|\s\d)")
 MAX_NAME_SHARE = 0.2  # of the pairs that have one of the vocabulary
 MAX_COMPOUNDS, NUM_SLOTS = 2, 8  # in a pair, and the slots that their parts need at most
-SAMPLE_SIZE = 1_000  # pairs from whose copied words the other parts are taken
+SAMPLE_SIZE = 1_000  # pairs from which names, and the other parts of compounds, are taken
 _CODE = Hasher.hash_bytes([CODE.encode(), Path(__file__).read_bytes()])
 
 
-def add_compounds(pairs: Pairs, tokenizer: CopyNetTokenizer, share: float, num_proc: int | None = None) -> Pairs:
-    """The pairs, of which this share has compounds for one or two of the words and numbers that `find_copied` names,
-    wherever source and target have them. A pair always changes in the same way.
+def add_compounds(
+    pairs: Pairs,
+    tokenizer: CopyNetTokenizer,
+    share: float,
+    max_target_length: int | None = None,
+    num_proc: int | None = None,
+) -> Pairs:
+    """The pairs with compounds: in those that are drawn, one or two of the words and numbers of `find_copied` are
+    changed wherever source and target have them. With the same pairs and tokenizer, a pair changes in the same way.
 
-    Pairs with facts or features do not change, nor do those of a segmenter of words that does not cut at marks.
+    None change that have facts or features, nor those of a segmenter of words that does not cut at marks. A pair stays
+    as it is if its source would be truncated, its target longer than the limit, or more of it spelled.
 
     Args:
+        pairs: with columns `text` and `summary`.
+        tokenizer: encodes the pairs, and has the vocabulary of the pairs without compounds.
+        share: of the pairs that are drawn, from 0 to 1.
+        max_target_length: the limit of the tokens of a target; None: no limit.
         num_proc: number of processes; ignored for an `IterableDataset`.
     """
     columns = pairs.column_names or list(next(iter(pairs)))
@@ -48,9 +61,9 @@ def add_compounds(pairs: Pairs, tokenizer: CopyNetTokenizer, share: float, num_p
         return pairs
     sample = list(spread(pairs, SAMPLE_SIZE))
     names = find_names(sample, tokenizer)
-    copied = [find_copied(row["text"], row["summary"], tokenizer, names) for row in sample]
-    copied_words = {word for words in copied for word in words if not word.isdecimal()}
-    others = sorted(copied_words - (names if tokenizer.segmenter in CHAINED else set()))
+    copied = {word for row in sample for word in find_copied(row["text"], row["summary"], tokenizer, names)}
+    words = {word for word in copied if not word.isdecimal()}
+    others = sorted(words - names if tokenizer.segmenter in CHAINED else words)
 
     def change(rows: Mapping[str, list[str]], code: str) -> dict[str, list[str]]:
         texts, targets = list[str](), list[str]()
@@ -59,7 +72,9 @@ def add_compounds(pairs: Pairs, tokenizer: CopyNetTokenizer, share: float, num_p
             if random.random() < share:
                 words = find_copied(text, target, tokenizer, names)
                 words = random.sample(words, min(len(words), random.randint(1, MAX_COMPOUNDS)))
-                text, target = _change_pair(text, target, tokenizer, words, names, others, random)
+                changed = _change_pair(text, target, tokenizer, words, names, others, random)
+                if _is_as_easy(changed, (text, target), tokenizer, max_target_length):
+                    text, target = changed
             texts.append(text)
             targets.append(target)
         return {"text": texts, "summary": targets}
@@ -67,30 +82,32 @@ def add_compounds(pairs: Pairs, tokenizer: CopyNetTokenizer, share: float, num_p
     options: dict[str, Any] = (
         {} if isinstance(pairs, IterableDataset) else {"num_proc": num_proc, "desc": "Joining copied words"}
     )
-    return pairs.map(change, batched=True, fn_kwargs={"code": _CODE}, **options) if any(copied) else pairs
+    return pairs.map(change, batched=True, fn_kwargs={"code": _CODE}, **options) if copied else pairs
 
 
-def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> frozenset[str]:
+def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> set[str]:
     """The words of the vocabulary, capitalised where the script has capitals, that targets only ever copy, unless they
-    are in many: the first names of a task whose pairs have few of them. New texts have others. If the vocabulary holds
-    characters, all such words."""
+    are in many, or targets generate other words that go with them, such as BER with Berlin: the first names of a task
+    whose pairs have few of them. New texts have others. If the vocabulary holds characters, all such words."""
     split = _get_segmenter(tokenizer).split
-    copied, generated = Counter[str](), set[str]()
-    for row in pairs:
-        source, target = {*split(row["text"])}, {*split(row["summary"])}
-        copied.update(target & source)
-        generated |= target - source
-    frequent = {word for word, number in copied.items() if number > MAX_NAME_SHARE * len(pairs)}
+    words = [({*split(row["text"])}, {*split(row["summary"])}) for row in pairs]
+    copied = Counter(word for source, target in words for word in source & target)
+    generated = {word for source, target in words for word in target - source}
     known = tokenizer.get_vocab().keys() if tokenizer.segmenter in CHAINED else copied.keys()
-    words = (copied.keys() & known) - generated - frequent
-    return frozenset(word for word in words if word[0].isalpha() and not word[0].islower())
+    names = {
+        word
+        for word in (copied.keys() & known) - generated
+        if word[0].isalpha() and not word[0].islower() and copied[word] <= MAX_NAME_SHARE * len(pairs)
+    }
+    partners = find_partners((target - source, source & names) for source, target in words)
+    return names.difference(*partners.values())
 
 
 def find_copied(text: str, target: str, tokenizer: CopyNetTokenizer, names: Collection[str] = ()) -> list[str]:
     """What the target copies whole from its source, perhaps in another case, and does not use otherwise: words outside
     the vocabulary, `names`, and numbers."""
     source = tokenizer.encode_source(text, max_length=tokenizer.model_max_length)
-    if source.is_truncated or len(source.slots) + NUM_SLOTS > tokenizer.max_source_oov:
+    if len(source.slots) + NUM_SLOTS > tokenizer.max_source_oov:
         return []
     split = _get_segmenter(tokenizer).split
     words = Counter(split(target))
@@ -105,7 +122,7 @@ def find_copied(text: str, target: str, tokenizer: CopyNetTokenizer, names: Coll
         copied = [
             word for word in dict.fromkeys(split(text)) if word in names and 0 < words[word] == target.count(word)
         ]
-    numbers, written = Counter(NUMBER.findall(text)), Counter(NUMBER.findall(target))
+    numbers, written = (Counter(NUMBER.findall(each)) for each in (text, target))
     copied += [
         number
         for number in numbers
@@ -136,7 +153,7 @@ def _change_pair(
     others: Sequence[str],
     random: Random,
 ) -> tuple[str, str]:
-    """Source and target with compounds for these words and numbers. Half of the names give way to other words."""
+    """Source and target with compounds for these words and numbers. Every second name gives way to another word."""
     in_source, in_target, numbers = dict[str, str](), dict[str, str](), dict[str, str]()
     for word in words:
         if word.isdecimal():
@@ -146,8 +163,25 @@ def _change_pair(
         parts = [other] if word in names and random.random() < 1 / 2 else _draw_parts(word, other, random)
         in_source[word] = "".join(parts)
         in_target |= {form: "".join(map(write, parts)) for form, write in _list_forms(word, tokenizer).items()}
+    text, target = _replace(text, in_source, tokenizer), _replace(target, in_target, tokenizer)
     text, target = (NUMBER.sub(lambda match: numbers.get(match[0], match[0]), each) for each in (text, target))
-    return _replace(text, in_source, tokenizer), _replace(target, in_target, tokenizer)
+    return text, target
+
+
+def _is_as_easy(
+    changed: tuple[str, str], pair: tuple[str, str], tokenizer: CopyNetTokenizer, max_target_length: int | None
+) -> bool:
+    """Whether the changed source is read whole, and no more of the target is cut, spelled or unknown than before."""
+    hard = []
+    for text, target in (pair, changed):
+        source = tokenizer.encode_source(text, max_length=tokenizer.model_max_length)
+        labels = tokenizer.encode_target(target, source)
+        if source.is_truncated or (max_target_length is not None and len(labels) >= max_target_length):  # and the end
+            return False
+        words = source.spell(labels)
+        letters = [word for word in words if is_glued_letter(word) and word.strip(JOINER) != "_"]
+        hard.append(len(letters) + labels.count(tokenizer.unk_token_id))
+    return hard[1] <= hard[0]
 
 
 def _draw_parts(word: str, other: str, random: Random) -> list[str]:
@@ -163,7 +197,8 @@ def _draw_parts(word: str, other: str, random: Random) -> list[str]:
 
 
 def _extend_number(number: str, random: Random) -> str:
-    """A longer number or a code: 4711-30815, 30815/4711, KA-4711, K4711 or 4711K. Dates have fewer digits."""
+    """A longer number or a code: 47110-815, 815/47110, KA-47110, K47110 or 47110K. What is added has three digits or
+    more, unlike a day or a month."""
     mark, digits = random.choice(NUMBER_MARKS), str(random.randrange(100, 100_000))
     letters = "".join(random.choices(ascii_uppercase, k=random.randint(1, 3)))
     return random.choice(

@@ -13,7 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, pairwise, product
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from datasets import Dataset, IterableDataset
@@ -34,6 +34,7 @@ MIN_SHARE = 0.2  # of the pairs with the source word: those that have both
 SIGNIFICANCE = 0.01  # the expected number of words that go together by chance alone
 GUIDED_UPDATES = 1_000  # in which the weight falls linearly to 0; of short runs the first half
 
+_W = TypeVar("_W")
 Word: TypeAlias = tuple[int, ...]
 """The ids of a word: one, several digits, or those of its letters, after the marks that change it."""
 
@@ -150,7 +151,7 @@ def choose_guided_attention(pairs: Dataset | IterableDataset) -> float:
     return GUIDED_ATTENTION if is_guided else 0.0
 
 
-def find_partners(pairs: Iterable[tuple[Collection[Word], Collection[Word]]]) -> dict[Word, list[Word]]:
+def find_partners(pairs: Iterable[tuple[Collection[_W], Collection[_W]]]) -> dict[_W, list[_W]]:
     """The source words that each word of targets goes with, the closest first: x goes with y if enough pairs that have
     x have y, and more than by chance, by the log-likelihood ratio. Of n ratios, chance makes about n exp(−G² / 2)
     larger than G².
@@ -161,14 +162,14 @@ def find_partners(pairs: Iterable[tuple[Collection[Word], Collection[Word]]]) ->
     Args:
         pairs: the words of each target, and those of its source, both without repetition.
     """
-    rows_of: dict[Word, list[int]] = defaultdict(list)
-    sources: list[Collection[Word]] = []
+    rows_of: dict[_W, list[int]] = defaultdict(list)
+    sources: list[Collection[_W]] = []
     for row, (target, source) in enumerate(pairs):
         sources.append(source)
         for word in target:
             rows_of[word].append(row)
     frequency = Counter(chain.from_iterable(sources))
-    ratios: list[tuple[float, Word, Word]] = []
+    ratios: list[tuple[float, Any, Any]] = []
     for word, rows in rows_of.items():
         together = Counter(chain.from_iterable(sources[row] for row in rows))
         ratios += (
@@ -177,7 +178,7 @@ def find_partners(pairs: Iterable[tuple[Collection[Word], Collection[Word]]]) ->
             if count >= MIN_TOGETHER and count > MIN_SHARE * frequency[other]
         )
     least = 2 * math.log(max(len(ratios), 1) / SIGNIFICANCE)
-    partners: dict[Word, list[Word]] = defaultdict(list)
+    partners: dict[_W, list[_W]] = defaultdict(list)
     for _, word, other in sorted((each for each in ratios if each[0] > least), reverse=True):
         partners[word].append(other)
     return dict(partners)

@@ -86,11 +86,11 @@ class CopyNetTrainer(Trainer):
         run_record: Values | None = None,
     ) -> None:
         train, validation = pairs["train"], pairs.get("validation")
-        if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
-            train = train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)
         limits = (run_args.max_target_length, run_args.preprocessing_num_workers)
         if model.config.copies and isinstance(tokenizer, CopyNetTokenizer):
-            train = add_compounds(train, tokenizer, run_args.compound_copies, run_args.preprocessing_num_workers)
+            train = add_compounds(train, tokenizer, run_args.compound_copies, *limits)
+        if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
+            train = train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)
         super().__init__(
             model=model,
             args=training_args,

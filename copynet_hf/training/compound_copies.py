@@ -27,9 +27,15 @@ from .guided_attention import find_partners
 
 JOINING_MARKS = " " * 2 + "-'’/.&+_"  # a space twice as often as each of the others
 NUMBER_MARKS = "-/"
-# Five digits or more, longer than a year, without a mark that may make them part of a date, an amount or a code.
+# Five digits or more, longer than a year, or a code with a letter and three digits, without a mark that may make them
+# part of a date, an amount or something else.
 _MARKS = r"\w.,:/'’@+\-−–—%٫٬$€£¥₹"
-NUMBER = re.compile(rf"(?<![{_MARKS}])(?<!\d\s)\d{{5,}}(?![\w%٫٬$€£¥₹]|[{_MARKS}]\w|\s\d)")
+NUMBER = re.compile(
+    rf"""(?<![{_MARKS}]) (?: (?<!\d\s) | (?=[^\W\d]) )
+    (?= [\w/-]*\d{{5}} | [\w/-]*[^\W\d_][\w/-]*\d{{3}} | [\w/-]*\d{{3}}[\w/-]*[^\W\d_] )
+    \w+ (?: [/-]\w+ )* (?! [\w%٫٬$€£¥₹] | [{_MARKS}]\w | \s\d )""",
+    re.VERBOSE,
+)
 MAX_NAME_SHARE = 0.2  # of the pairs that have one of the vocabulary
 MAX_COMPOUNDS, NUM_SLOTS = 2, 8  # in a pair, and the slots that their parts need at most
 SAMPLE_SIZE = 1_000  # pairs from which names, and the other parts of compounds, are taken
@@ -62,7 +68,7 @@ def add_compounds(
     sample = list(spread(pairs, SAMPLE_SIZE))
     names = find_names(sample, tokenizer)
     copied = {word for row in sample for word in find_copied(row["text"], row["summary"], tokenizer, names)}
-    words = {word for word in copied if not word.isdecimal()}
+    words = {word for word in copied if not NUMBER.fullmatch(word)}
     others = sorted(words - names if tokenizer.segmenter in CHAINED else words)
 
     def change(rows: Mapping[str, list[str]], code: str) -> dict[str, list[str]]:
@@ -105,7 +111,7 @@ def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> set[str]:
 
 def find_copied(text: str, target: str, tokenizer: CopyNetTokenizer, names: Collection[str] = ()) -> list[str]:
     """What the target copies whole from its source, perhaps in another case, and does not use otherwise: words outside
-    the vocabulary, `names`, and numbers."""
+    the vocabulary, `names`, and numbers or codes."""
     source = tokenizer.encode_source(text, max_length=tokenizer.model_max_length)
     if len(source.slots) + NUM_SLOTS > tokenizer.max_source_oov:
         return []
@@ -156,11 +162,13 @@ def _change_pair(
     """Source and target with compounds for these words and numbers. Every second name gives way to another word."""
     in_source, in_target, numbers = dict[str, str](), dict[str, str](), dict[str, str]()
     for word in words:
-        if word.isdecimal():
-            numbers[word] = _extend_number(word, random)
+        if NUMBER.fullmatch(word):
+            numbers[word] = _reshape_number(word, random)
             continue
         other = random.choice(others or [word])
-        parts = [other] if word in names and random.random() < 1 / 2 else _draw_parts(word, other, random)
+        parts = _draw_parts(word, other, random)
+        if word in names and random.random() < 1 / 2:
+            parts = random.choice(([other], [other[:1], "."]))
         in_source[word] = "".join(parts)
         in_target |= {form: "".join(map(write, parts)) for form, write in _list_forms(word, tokenizer).items()}
     text, target = _replace(text, in_source, tokenizer), _replace(target, in_target, tokenizer)
@@ -185,30 +193,34 @@ def _is_as_easy(
 
 
 def _draw_parts(word: str, other: str, random: Random) -> list[str]:
-    """The parts of a compound, the mark among them: Miller-Novak, O'Miller, or Miller/No."""
+    """The parts of a compound, with the marks between them: Miller-Novak, O'Miller, Miller/No, N. Miller, or Miller no
+    Novak, as in Ana de Souza."""
     mark = random.choice(JOINING_MARKS)
     return random.choice(
         (
             [word, mark, other],
             [other[: random.randint(1, 2)], mark, word],
             [word, mark, other[: random.randint(1, 3)]],
+            [other[:1], ". ", word],
+            [word, " ", other[: random.randint(2, 3)].lower(), " ", other],
         )
     )
 
 
-def _extend_number(number: str, random: Random) -> str:
-    """A longer number or a code: 47110-815, 815/47110, KA-47110, K47110 or 47110K. What is added has three digits or
-    more, unlike a day or a month."""
+def _reshape_number(number: str, random: Random) -> str:
+    """A longer number or code: 47110-815, 815/47110, KA-47110, K47110 or 47110K, where what is added has three digits
+    or more, unlike a day or a month; or the code with another mark or without: KA/47110 or KA47110 of KA-47110."""
     mark, digits = random.choice(NUMBER_MARKS), str(random.randrange(100, 100_000))
     letters = "".join(random.choices(ascii_uppercase, k=random.randint(1, 3)))
-    return random.choice(
-        (
-            f"{number}{mark}{digits}",
-            f"{digits}{mark}{number}",
-            f"{letters}{random.choice(('', mark))}{number}",
-            f"{number}{letters[0]}",
-        )
-    )
+    shapes = [
+        f"{number}{mark}{digits}",
+        f"{digits}{mark}{number}",
+        f"{letters}{random.choice(('', mark))}{number}",
+        f"{number}{letters[0]}",
+    ]
+    if not {*NUMBER_MARKS}.isdisjoint(number):
+        shapes += [number.translate(str.maketrans(NUMBER_MARKS, NUMBER_MARKS[::-1])), re.sub("[-/]", "", number)]
+    return random.choice(shapes)
 
 
 def _replace(text: str, compounds: Mapping[str, str], tokenizer: CopyNetTokenizer) -> str:

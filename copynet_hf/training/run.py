@@ -248,7 +248,7 @@ class TrainingRun:
         if sigterm.is_received:  # after the last step, without a checkpoint
             self._stop()
         if trainer.eval_dataset is not None:
-            if kept_step := find_kept_step(trainer.state):
+            if trainer.args.load_best_model_at_end and (kept_step := find_kept_step(trainer.state)):
                 logger.info("the checkpoint of step %s is kept", f"{kept_step:,}")
             trainer.remove_callback(LogTable)  # a row would have the number of the last step
             eval_metrics = self.earlier.get("eval") or trainer.evaluate()

@@ -24,7 +24,7 @@ from copynet_hf.training.compound_copies import add_compounds, find_copied, find
 from copynet_hf.training.dataset import encode_pairs
 from copynet_hf.training.reach import measure_reach
 from copynet_hf.training.tokenizer_setup import train_tokenizer
-from copynet_hf.training.trainer import CopyNetTrainer
+from copynet_hf.training.trainer import CopyNetTrainer, EpochSampler
 
 SEGMENTERS = ["word_punct", "word_parts", "word_digits", "code_parts", "code_digits"]
 SCRIPTS = {
@@ -337,8 +337,30 @@ def test_the_training_pairs_alone_change_and_only_where_the_model_copies(mechani
     )
     same = encode_pairs(pairs, tokenizer)["labels"]
     assert list(trainer.eval_dataset["labels"]) == list(same)
-    number = sum(new != old for new, old in zip(trainer.train_dataset["labels"], same, strict=True))
+    loader = trainer.get_train_dataloader()
+    rows = [row for batch in loader.batch_sampler for row in batch]
+    assert sorted(row % len(pairs) for row in rows) == [*range(len(pairs))]
+    assert list(trainer.train_dataset["labels"]) == list(same)
+    number = sum(loader.dataset[row]["labels"] != same[row % len(pairs)] for row in rows)
     assert number == 0 if mechanism == "none" else number > 30
+
+
+@pytest.mark.parametrize("lengths", [[1] * 400, [*range(1, 201), *range(201, 401)]])
+def test_each_epoch_draws_its_share_of_second_versions(lengths: list[int]) -> None:
+    epochs = iter((0, 0, 1))
+    sampler = EpochSampler(8, lengths, 0, lambda: next(epochs), 0.3)
+    assert len(sampler) == 200
+    orders = []
+    for _ in range(3):
+        rows = [*sampler]
+        assert sorted(row % 200 for row in rows) == [*range(200)]
+        assert 40 < sum(row >= 200 for row in rows) < 80
+        orders.append(rows)
+    assert orders[0] == orders[1]
+    assert {row for row in orders[0] if row >= 200} != {row for row in orders[2] if row >= 200}
+    if lengths[0] != lengths[1]:  # the longest version comes first, in its batch of about the same length
+        assert lengths[orders[0][0]] == max(lengths[row] for row in orders[0])
+    assert [*EpochSampler(8, lengths[:200], 0, lambda: 0)] == [*EpochSampler(8, lengths[:200], 0, lambda: 0, 0.0)]
 
 
 def test_a_run_finds_what_another_process_has_made() -> None:

@@ -1,4 +1,4 @@
-"""Compound copies: in part of the training pairs, a copied word or number becomes a compound, in source and target.
+"""Compound copies: in part of an epoch's pairs, a copied word or number becomes a compound, in source and target.
 
 New texts hold names and numbers of other shapes than the training pairs: `Miller` and `4711` in these; `Miller-Novak`,
 `O'Miller`, `Anna Miller` and `KA-4711` later. To a segmenter that cuts at marks these are several words, perhaps

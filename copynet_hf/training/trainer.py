@@ -13,10 +13,10 @@ from typing import Any, cast
 import numpy as np
 import torch
 from accelerate.utils import broadcast_object_list
-from datasets import Dataset, IterableDataset
+from datasets import Dataset, IterableDataset, concatenate_datasets
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils.data import Sampler
+from torch.utils.data import DataLoader, Sampler
 from transformers import (
     DataCollatorForSeq2Seq,
     PreTrainedTokenizerBase,
@@ -50,6 +50,7 @@ from .vocabulary_dropout import append_letters, drop_from_vocabulary, find_drop_
 from .weight_average import WeightAverage
 
 SAMPLE_SIZE = 64  # of the evaluation pairs, and of those with wrong words, for which outputs are generated
+DRAWN = ("random", "group_by_length")  # the strategies of `EpochSampler`
 STREAM_BUFFER = 10_000  # pairs in memory among which a stream is shuffled
 
 
@@ -58,6 +59,8 @@ class CopyNetTrainer(Trainer):
 
     - The loss of a training step may have vocabulary dropout, guided attention, and label smoothing that decays; that
       of an evaluation has none of them. The encoder may have a learning rate of its own.
+    - Each epoch reads another part of the pairs with compounds (`compound_copies`); a stream, or an order that is not
+      drawn, always the same.
     - With `ema_decay`, the moving average of the weights is evaluated and saved.
     - Of checkpoints with the same score, the one with the lowest loss is kept. A training also ends by
       `callbacks.find_end`, and after `max_minutes`.
@@ -87,8 +90,13 @@ class CopyNetTrainer(Trainer):
     ) -> None:
         train, validation = pairs["train"], pairs.get("validation")
         limits = (run_args.max_target_length, run_args.preprocessing_num_workers)
-        if model.config.copies and isinstance(tokenizer, CopyNetTokenizer):
-            train = add_compounds(train, tokenizer, run_args.compound_copies, *limits)
+        self.compounds: Dataset | None = None  # all training pairs with compounds, of which `EpochSampler` draws
+        self.compound_copies = run_args.compound_copies
+        if self.compound_copies and model.config.copies and isinstance(tokenizer, CopyNetTokenizer):
+            if isinstance(train, IterableDataset) or training_args.train_sampling_strategy not in DRAWN:
+                train = add_compounds(train, tokenizer, self.compound_copies, *limits)
+            elif (changed := add_compounds(train, tokenizer, 1.0, *limits)) is not train:
+                self.compounds = encode_pairs(changed, tokenizer, *limits)
         if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
             train = train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)
         super().__init__(
@@ -157,16 +165,27 @@ class CopyNetTrainer(Trainer):
         if not (Path(str(self.args.output_dir)) / CARD).exists():
             super().create_model_card(*args, **kwargs)
 
+    def get_train_dataloader(self) -> DataLoader:
+        pairs = self.train_dataset
+        if self.compounds is None:
+            return super().get_train_dataloader()
+        self.train_dataset = concatenate_datasets([pairs, self.compounds])
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.train_dataset = pairs
+
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int] | None:
         dataset: Any = self.train_dataset if train_dataset is None else train_dataset
         strategy = self.args.train_sampling_strategy
-        if strategy not in ("random", "group_by_length") or isinstance(dataset, IterableDataset):
+        if strategy not in DRAWN or isinstance(dataset, IterableDataset):
             return super()._get_train_sampler(train_dataset)
         return EpochSampler(
             self.args.train_batch_size * self.args.gradient_accumulation_steps,
             _list_lengths(dataset) if strategy == "group_by_length" else [1] * len(dataset),
             _find_data_seed(self.args),
             lambda: int(self.state.epoch or 0),
+            self.compound_copies if self.compounds is not None and len(dataset) == 2 * len(self.compounds) else 0.0,
         )
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Any:
@@ -337,15 +356,25 @@ class EpochSampler(LengthGroupedSampler):
         batch_size: that of the batches into which pairs of about the same length are grouped.
         lengths: of all pairs; if they are all the same, the order is random.
         get_epoch: returns the number of epochs that are finished.
+        share: of the pairs that are drawn in the second of two versions; the pairs are then followed by these, in the
+            same order. 0: there is one version of each.
     """
 
-    def __init__(self, batch_size: int, lengths: list[int], seed: int, get_epoch: Callable[[], int]) -> None:
-        super().__init__(batch_size, lengths=lengths)
-        self.seed, self.get_epoch = seed, get_epoch
+    def __init__(
+        self, batch_size: int, lengths: list[int], seed: int, get_epoch: Callable[[], int], share: float = 0.0
+    ) -> None:
+        self.num_pairs = len(lengths) // 2 if share else len(lengths)
+        super().__init__(batch_size, lengths=lengths[: self.num_pairs])
+        self.all_lengths, self.seed, self.get_epoch, self.share = lengths, seed, get_epoch, share
 
     def __iter__(self) -> Iterator[int]:
         self.generator = torch.Generator().manual_seed(self.seed + self.get_epoch())
-        return iter(super().__iter__())
+        rows = list(range(self.num_pairs))
+        if self.share:
+            is_second = torch.rand(self.num_pairs, generator=self.generator) < self.share
+            rows = [row + self.num_pairs * second for row, second in zip(rows, is_second.tolist(), strict=True)]
+            self.lengths = [self.all_lengths[row] for row in rows]
+        return map(rows.__getitem__, super().__iter__())
 
 
 def _list_lengths(dataset: Any) -> list[int]:

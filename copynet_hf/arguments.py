@@ -218,7 +218,7 @@ class RunArguments(Arguments):
 
     dry_run: bool = argument("describe and time the run, write nothing", False)
     vocabulary_dropout: float = argument("share of source words made unseen", 0.1, check=_share)
-    compound_copies: float = argument("share of pairs with joined names", 0.3, check=_share)
+    compound_copies: float = argument("share of augmented pairs", 0.3, check=_share)
     guided_attention: float | None = argument("attention guide's weight", shown="0.2 or 0", check=at_least(0))
     ema_decay: float = argument("decay of the averaged weights", 0.998, check=_share)
     early_stopping_patience: int | None = argument("evaluations without a gain", shown="1/4 of all", check=at_least(0))

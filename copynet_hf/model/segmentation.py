@@ -292,6 +292,11 @@ def is_glued_letter(word: str) -> bool:
     return letter.isalnum() or letter == "_" or category(letter)[0] == "M"
 
 
+def is_spelled_letter(word: str) -> bool:
+    """Whether this is a character of words that touches what is before it, but no underscore."""
+    return is_glued_letter(word) and word.strip(JOINER) != "_"
+
+
 # ---- parts of words
 
 

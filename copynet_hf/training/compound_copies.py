@@ -1,15 +1,16 @@
-"""Compound copies: in part of an epoch's pairs, a copied word or number becomes a compound, in source and target.
+"""Compound copies, an augmentation of training pairs: copied names and identifiers get other shapes in both texts.
 
-New texts hold names and numbers of other shapes than the training pairs: `Miller` and `4711` in these; `Miller-Novak`,
-`O'Miller`, `Anna Miller` and `KA-4711` later. To a segmenter that cuts at marks these are several words, perhaps
-around a mark that no training name has. A model that has only copied single words stops there, or begins behind it.
+New texts hold names and identifiers of other shapes than the training pairs: `Miller` and `KA-4711` in these;
+`Miller-Novak`, `O'Miller`, `Anna Miller` and `KA-4711/22` later. A segmenter that cuts at punctuation splits these
+into several words, perhaps around a mark that no name has in training. A model that has only copied names of one word
+stops at the mark, or starts copying after it.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from string import ascii_uppercase
@@ -20,17 +21,17 @@ from datasets.fingerprint import Hasher
 
 from ..data.files import Row
 from ..model.chains import find_cases
-from ..model.segmentation import CHAINED, JOINER, SEGMENTERS, Segmenter, is_glued_letter
+from ..model.segmentation import CHAINED, SEGMENTERS, Segmenter, is_spelled_letter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import CODE, Pairs, spread
 from .guided_attention import find_partners
 
 JOINING_MARKS = " " * 2 + "-'’/.&+_"  # a space twice as often as each of the others
-NUMBER_MARKS = "-/"
-# Five digits or more, longer than a year, or a code with a letter and three digits, without a mark that may make them
-# part of a date, an amount or something else.
+IDENTIFIER_MARKS = "-/"
+# Five digits or more, unlike a year, or a letter and three digits in a row; without a neighbouring mark that could
+# make them part of a date, an amount or an address.
 _MARKS = r"\w.,:/'’@+\-−–—%٫٬$€£¥₹"
-NUMBER = re.compile(
+IDENTIFIER = re.compile(
     rf"""(?<![{_MARKS}]) (?: (?<!\d\s) | (?=[^\W\d]) )
     (?= [\w/-]*\d{{5}} | [\w/-]*[^\W\d_][\w/-]*\d{{3}} | [\w/-]*\d{{3}}[\w/-]*[^\W\d_] )
     \w+ (?: [/-]\w+ )* (?! [\w%٫٬$€£¥₹] | [{_MARKS}]\w | \s\d )""",
@@ -49,16 +50,17 @@ def add_compounds(
     max_target_length: int | None = None,
     num_proc: int | None = None,
 ) -> Pairs:
-    """The pairs with compounds: in those that are drawn, one or two of the words and numbers of `find_copied` are
-    changed wherever source and target have them. With the same pairs and tokenizer, a pair changes in the same way.
+    """Augments this share of the pairs: one or two of the words and identifiers of `find_copied` get another shape,
+    wherever source and target have them. With the same pairs and tokenizer, a pair always changes in the same way.
 
-    None change that have facts or features, nor those of a segmenter of words that does not cut at marks. A pair stays
-    as it is if its source would be truncated, its target longer than the limit, or more of it spelled.
+    Pairs with facts or features do not change, nor do those of the segmenters `whitespace`, `jieba` and `fugashi`. A
+    pair also stays as it is if its source would be truncated, its target would exceed the limit, or more of the target
+    would be spelled.
 
     Args:
         pairs: with columns `text` and `summary`.
         tokenizer: encodes the pairs, and has the vocabulary of the pairs without compounds.
-        share: of the pairs that are drawn, from 0 to 1.
+        share: of the pairs, from 0 to 1; which pairs depends on their texts alone.
         max_target_length: the limit of the tokens of a target; None: no limit.
         num_proc: number of processes; ignored for an `IterableDataset`.
     """
@@ -68,7 +70,7 @@ def add_compounds(
     sample = list(spread(pairs, SAMPLE_SIZE))
     names = find_names(sample, tokenizer)
     copied = {word for row in sample for word in find_copied(row["text"], row["summary"], tokenizer, names)}
-    words = {word for word in copied if not NUMBER.fullmatch(word)}
+    words = {word for word in copied if not IDENTIFIER.fullmatch(word)}
     others = sorted(words - names if tokenizer.segmenter in CHAINED else words)
 
     def change(rows: Mapping[str, list[str]], code: str) -> dict[str, list[str]]:
@@ -78,23 +80,27 @@ def add_compounds(
             if random.random() < share:
                 words = find_copied(text, target, tokenizer, names)
                 words = random.sample(words, min(len(words), random.randint(1, MAX_COMPOUNDS)))
-                changed = _change_pair(text, target, tokenizer, words, names, others, random)
-                if _is_as_easy(changed, (text, target), tokenizer, max_target_length):
+                parts = {word: _draw_parts(word, word in names, others, random) for word in words}
+                changed = _change_pair(text, target, parts, tokenizer)
+                if parts and _is_as_easy(changed, (text, target), tokenizer, max_target_length):
                     text, target = changed
             texts.append(text)
             targets.append(target)
         return {"text": texts, "summary": targets}
 
     options: dict[str, Any] = (
-        {} if isinstance(pairs, IterableDataset) else {"num_proc": num_proc, "desc": "Joining copied words"}
+        {} if isinstance(pairs, IterableDataset) else {"num_proc": num_proc, "desc": "Augmenting"}
     )
     return pairs.map(change, batched=True, fn_kwargs={"code": _CODE}, **options) if copied else pairs
 
 
 def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> set[str]:
-    """The words of the vocabulary, capitalised where the script has capitals, that targets only ever copy, unless they
-    are in many, or targets generate other words that go with them, such as BER with Berlin: the first names of a task
-    whose pairs have few of them. New texts have others. If the vocabulary holds characters, all such words."""
+    """Names of which new texts have others, such as the first names of a task with a dozen of them: words of the
+    vocabulary (of characters: any words) that targets only ever copy.
+
+    They are capitalised where the script has capitals, and at most `MAX_NAME_SHARE` of the pairs copies each of them.
+    No word that targets generate goes with them, as BER would with Berlin.
+    """
     split = _get_segmenter(tokenizer).split
     words = [({*split(row["text"])}, {*split(row["summary"])}) for row in pairs]
     copied = Counter(word for source, target in words for word in source & target)
@@ -111,7 +117,7 @@ def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> set[str]:
 
 def find_copied(text: str, target: str, tokenizer: CopyNetTokenizer, names: Collection[str] = ()) -> list[str]:
     """What the target copies whole from its source, perhaps in another case, and does not use otherwise: words outside
-    the vocabulary, `names`, and numbers or codes."""
+    the vocabulary, `names`, and identifiers."""
     source = tokenizer.encode_source(text, max_length=tokenizer.model_max_length)
     if len(source.slots) + NUM_SLOTS > tokenizer.max_source_oov:
         return []
@@ -122,17 +128,17 @@ def find_copied(text: str, target: str, tokenizer: CopyNetTokenizer, names: Coll
             word: index for word, index in zip(source.words, source.ids, strict=True) if word in names
         }
         copies = Counter(tokenizer.encode_target(target, source))
-        forms = {word: sum(words[form] for form in _list_forms(word, tokenizer)) for word in ids if word[0].isalpha()}
-        copied = [word for word, number in forms.items() if 0 < number == copies[ids[word]]]
+        in_any_case = {
+            word: sum(words[form] for form in _list_forms(word, tokenizer)) for word in ids if word[0].isalpha()
+        }
+        copied = [word for word, count in in_any_case.items() if 0 < count == copies[ids[word]]]
     else:
         copied = [
             word for word in dict.fromkeys(split(text)) if word in names and 0 < words[word] == target.count(word)
         ]
-    numbers, written = (Counter(NUMBER.findall(each)) for each in (text, target))
+    in_text, in_target = (Counter(IDENTIFIER.findall(each)) for each in (text, target))
     copied += [
-        number
-        for number in numbers
-        if numbers[number] == text.count(number) and 0 < written[number] == target.count(number)
+        each for each in in_text if in_text[each] == text.count(each) and 0 < in_target[each] == target.count(each)
     ]
     return copied
 
@@ -151,28 +157,20 @@ def _list_forms(word: str, tokenizer: CopyNetTokenizer) -> dict[str, Callable[[s
 
 
 def _change_pair(
-    text: str,
-    target: str,
-    tokenizer: CopyNetTokenizer,
-    words: Iterable[str],
-    names: Collection[str],
-    others: Sequence[str],
-    random: Random,
+    text: str, target: str, parts: Mapping[str, Sequence[str]], tokenizer: CopyNetTokenizer
 ) -> tuple[str, str]:
-    """Source and target with compounds for these words and numbers. Every second name gives way to another word."""
-    in_source, in_target, numbers = dict[str, str](), dict[str, str](), dict[str, str]()
-    for word in words:
-        if NUMBER.fullmatch(word):
-            numbers[word] = _reshape_number(word, random)
-            continue
-        other = random.choice(others or [word])
-        parts = _draw_parts(word, other, random)
-        if word in names and random.random() < 1 / 2:
-            parts = random.choice(([other], [other[:1], "."]))
-        in_source[word] = "".join(parts)
-        in_target |= {form: "".join(map(write, parts)) for form, write in _list_forms(word, tokenizer).items()}
+    """Source and target with the parts of a compound for each of these words and identifiers; the target has them in
+    the case of the word."""
+    identifiers = {word: "".join(found) for word, found in parts.items() if IDENTIFIER.fullmatch(word)}
+    words = {word: found for word, found in parts.items() if word not in identifiers}
+    in_source = {word: "".join(found) for word, found in words.items()}
+    in_target = {
+        form: "".join(map(write, found))
+        for word, found in words.items()
+        for form, write in _list_forms(word, tokenizer).items()
+    }
     text, target = _replace(text, in_source, tokenizer), _replace(target, in_target, tokenizer)
-    text, target = (NUMBER.sub(lambda match: numbers.get(match[0], match[0]), each) for each in (text, target))
+    text, target = (IDENTIFIER.sub(lambda match: identifiers.get(match[0], match[0]), each) for each in (text, target))
     return text, target
 
 
@@ -187,16 +185,18 @@ def _is_as_easy(
         if source.is_truncated or (max_target_length is not None and len(labels) >= max_target_length):  # and the end
             return False
         words = source.spell(labels)
-        letters = [word for word in words if is_glued_letter(word) and word.strip(JOINER) != "_"]
-        hard.append(len(letters) + labels.count(tokenizer.unk_token_id))
+        hard.append(sum(map(is_spelled_letter, words)) + labels.count(tokenizer.unk_token_id))
     return hard[1] <= hard[0]
 
 
-def _draw_parts(word: str, other: str, random: Random) -> list[str]:
+def _draw_parts(word: str, is_name: bool, others: Sequence[str], random: Random) -> Sequence[str]:
     """The parts of a compound, with the marks between them: Miller-Novak, O'Miller, Miller/No, N. Miller, or Miller no
-    Novak, as in Ana de Souza."""
-    mark = random.choice(JOINING_MARKS)
-    return random.choice(
+    Novak, as in Ana de Souza. Half of the names are replaced by another word or its initial. An identifier is one
+    part."""
+    if IDENTIFIER.fullmatch(word):
+        return [_reshape_identifier(word, random)]
+    other, mark = random.choice(others or [word]), random.choice(JOINING_MARKS)
+    parts = random.choice(
         (
             [word, mark, other],
             [other[: random.randint(1, 2)], mark, word],
@@ -205,21 +205,25 @@ def _draw_parts(word: str, other: str, random: Random) -> list[str]:
             [word, " ", other[: random.randint(2, 3)].lower(), " ", other],
         )
     )
+    if is_name and random.random() < 1 / 2:
+        parts = random.choice(([other], [other[:1], "."]))
+    return parts
 
 
-def _reshape_number(number: str, random: Random) -> str:
-    """A longer number or code: 47110-815, 815/47110, KA-47110, K47110 or 47110K, where what is added has three digits
-    or more, unlike a day or a month; or the code with another mark or without: KA/47110 or KA47110 of KA-47110."""
-    mark, digits = random.choice(NUMBER_MARKS), str(random.randrange(100, 100_000))
+def _reshape_identifier(word: str, random: Random) -> str:
+    """A longer one: 47110-815, 815/47110, KA-47110, K47110 or 47110K of 47110; or one with the other mark or without a
+    mark: KA/4711 or KA4711 of KA-4711. What is added has three digits or more, unlike a day or a month."""
+    mark, digits = random.choice(IDENTIFIER_MARKS), str(random.randrange(100, 100_000))
     letters = "".join(random.choices(ascii_uppercase, k=random.randint(1, 3)))
     shapes = [
-        f"{number}{mark}{digits}",
-        f"{digits}{mark}{number}",
-        f"{letters}{random.choice(('', mark))}{number}",
-        f"{number}{letters[0]}",
+        f"{word}{mark}{digits}",
+        f"{digits}{mark}{word}",
+        f"{letters}{random.choice(('', mark))}{word}",
+        f"{word}{letters[0]}",
     ]
-    if not {*NUMBER_MARKS}.isdisjoint(number):
-        shapes += [number.translate(str.maketrans(NUMBER_MARKS, NUMBER_MARKS[::-1])), re.sub("[-/]", "", number)]
+    if not {*IDENTIFIER_MARKS}.isdisjoint(word):
+        swapped = word.translate(str.maketrans(IDENTIFIER_MARKS, IDENTIFIER_MARKS[::-1]))
+        shapes += [swapped, word.translate(dict.fromkeys(map(ord, IDENTIFIER_MARKS)))]
     return random.choice(shapes)
 
 

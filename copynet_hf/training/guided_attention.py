@@ -23,7 +23,7 @@ from transformers import PreTrainedTokenizerBase
 from ..data.files import Row
 from ..model.decoder import CopyNetDecoder
 from ..model.modeling_copynet import CopyNetForConditionalGeneration
-from ..model.segmentation import CHANGES, DIGITS, JOINER, is_glued_letter
+from ..model.segmentation import CHANGES, DIGITS, JOINER, is_spelled_letter
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import spread
 
@@ -54,9 +54,7 @@ class AttentionGuide:
         words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
         self.vocab_size = len(words)
         self.marks = {index for index, word in enumerate(words) if word in CHANGES}
-        self.letters = {
-            index for index, word in enumerate(words) if is_glued_letter(word) and word.strip(JOINER) != "_"
-        }
+        self.letters = {index for index, word in enumerate(words) if is_spelled_letter(word)}
         is_cut = tokenizer.segmenter in DIGITS
         self.digits = {index for index, word in enumerate(words) if is_cut and len(word) == 1 and word.isdecimal()}
         self.others = {index for index, word in enumerate(words) if word == JOINER or word.isspace()}

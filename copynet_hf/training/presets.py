@@ -78,10 +78,7 @@ def name_decoder(fields: Values) -> Values:
         decoder_layerdrop=0.0,
     )
     encoder = {"encoder": layer_config, "encoder_reads": "words", "encoder_hidden_size": width // 2}
-    encoder |= {
-        "encoder_residual": False,
-        "tie_repetitions": False,
-    }  # its layers have such connections, and compare words
+    encoder |= dict.fromkeys(("encoder_residual", "tie_repetitions"), False)  # its layers do both themselves
     own = {"embedding_size": width, "decoder": layer_config, "initializer_range": TRANSFORMER_INITIALIZER_RANGE}
     return {**sizes, **own, **({} if "encoder" in rest else encoder), **rest}
 

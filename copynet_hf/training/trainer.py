@@ -59,8 +59,8 @@ class CopyNetTrainer(Trainer):
 
     - The loss of a training step may have vocabulary dropout, guided attention, and label smoothing that decays; that
       of an evaluation has none of them. The encoder may have a learning rate of its own.
-    - Each epoch reads another part of the pairs with compounds (`compound_copies`); a stream, or an order that is not
-      drawn, always the same.
+    - In each epoch another part of the pairs is augmented by compound copies; of a stream, and with the strategy
+      `sequential`, always the same part.
     - With `ema_decay`, the moving average of the weights is evaluated and saved.
     - Of checkpoints with the same score, the one with the lowest loss is kept. A training also ends by
       `callbacks.find_end`, and after `max_minutes`.
@@ -90,7 +90,7 @@ class CopyNetTrainer(Trainer):
     ) -> None:
         train, validation = pairs["train"], pairs.get("validation")
         limits = (run_args.max_target_length, run_args.preprocessing_num_workers)
-        self.compounds: Dataset | None = None  # all training pairs with compounds, of which `EpochSampler` draws
+        self.compounds: Dataset | None = None  # all training pairs, augmented; `EpochSampler` draws a share of them
         self.compound_copies = run_args.compound_copies
         if self.compound_copies and model.config.copies and isinstance(tokenizer, CopyNetTokenizer):
             if isinstance(train, IterableDataset) or training_args.train_sampling_strategy not in DRAWN:
@@ -166,14 +166,11 @@ class CopyNetTrainer(Trainer):
             super().create_model_card(*args, **kwargs)
 
     def get_train_dataloader(self) -> DataLoader:
-        pairs = self.train_dataset
         if self.compounds is None:
             return super().get_train_dataloader()
-        self.train_dataset = concatenate_datasets([pairs, self.compounds])
-        try:
-            return super().get_train_dataloader()
-        finally:
-            self.train_dataset = pairs
+        both = concatenate_datasets([cast(Dataset, self.train_dataset), self.compounds])
+        sampler_fn = cast(Any, self._get_train_sampler)
+        return self._get_dataloader(both, "Training", self._train_batch_size, sampler_fn, is_training=True)
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> Sampler[int] | None:
         dataset: Any = self.train_dataset if train_dataset is None else train_dataset
@@ -185,7 +182,7 @@ class CopyNetTrainer(Trainer):
             _list_lengths(dataset) if strategy == "group_by_length" else [1] * len(dataset),
             _find_data_seed(self.args),
             lambda: int(self.state.epoch or 0),
-            self.compound_copies if self.compounds is not None and len(dataset) == 2 * len(self.compounds) else 0.0,
+            self.compound_copies if len(dataset) > len(cast(Dataset, self.train_dataset)) else 0.0,
         )
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Any:

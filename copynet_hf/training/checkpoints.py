@@ -27,7 +27,8 @@ logger = logging.getLogger(__name__)
 STATE_FILE = "trainer_state.json"  # of the Trainer, which writes it last
 METRICS_FILE = "{}_results.json"  # of a split; of the Trainer as well
 RECORD_FILE = "run_record.json"
-FINGERPRINT, FREEZE, NUM_PROCESSES, SECONDS = "train_pairs", "freeze_encoder", "num_processes", "seconds"
+FINGERPRINT, NUM_PROCESSES, SECONDS = "train_pairs", "num_processes", "seconds"
+KEPT = ("freeze_encoder", "vocabulary_dropout", "compound_copies")  # must be passed again, being in no checkpoint
 RATES = ("learning_rate", "encoder_learning_rate", "weight_decay")  # are those of the optimizer in the checkpoint
 TOKENIZER = {entry.name: entry.default for entry in dataclasses.fields(TokenizerArguments)}
 
@@ -168,7 +169,7 @@ def make_run_record(train_pairs: Pairs, args: TrainArguments, rates: Values | No
         args: as they were given.
         rates: `RATES`, complete.
     """
-    given = {name: getattr(args, name) for name in (FREEZE, *TOKENIZER)}
+    given = {name: getattr(args, name) for name in (*KEPT, *TOKENIZER)}
     return {FINGERPRINT: _fingerprint(train_pairs), **given, **(rates or {})}
 
 
@@ -193,7 +194,7 @@ def check_run_record(checkpoint: str, record: Mapping[str, object], arguments: I
     saved = {**record, **read_run_record(checkpoint)}
     given = [name for name, default in TOKENIZER.items() if record[name] != default]
     given += [name for name in RATES if name in arguments]
-    for name in (FREEZE, *given):
+    for name in (*KEPT, *given):
         if saved[name] != record[name]:
             raise ValueError(
                 f"--{name} is {record[name]}, but {saved[name]} in the run of {checkpoint}: leave --{name} as it "

@@ -210,6 +210,24 @@ def test_half_of_the_names_give_way_to_words_outside_the_vocabulary() -> None:
     assert kinds["same"] > 50
 
 
+def test_scripts_without_spaces_have_identifiers_among_their_letters_and_no_names() -> None:
+    text = "您好，我是黄明霞。我要订2台KX-120电视机，订单号DD7890，电话13655435268，共12345元，2031年5月到"
+    target = "姓名=黄明霞;商品=KX-120电视机;订单=DD7890;电话=13655435268;价=12345;年=2031"
+    rows = [{"text": text, "summary": target}] + [
+        {"text": f"订单号AB{number}，我是黄明霞。", "summary": f"订单=AB{number}"} for number in range(1000, 1300)
+    ]
+    tokenizer = train(Dataset.from_list(rows), segmenter="char")
+    assert find_names(rows, tokenizer) == set()
+    assert find_copied(text, target, tokenizer) == ["KX-120", "DD7890", "13655435268"]
+    after = [*add_compounds(Dataset.from_list(rows), tokenizer, 1.0)][1:]
+    for row in after:
+        found = re.fullmatch(r"订单号(.+)，我是黄明霞。", row["text"])
+        assert found is not None
+        assert row["summary"] == f"订单={found[1]}"
+        assert re.fullmatch(r"[A-Z0-9/-]+", found[1])
+    assert len({tuple(row.values()) for row in after} - {tuple(row.values()) for row in rows}) > 290
+
+
 def test_a_code_gets_another_mark_or_none() -> None:
     generator = random.Random(0)
     codes = [f"KU-{generator.randrange(1000, 10**6)}" for _ in range(300)]

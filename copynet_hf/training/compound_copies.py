@@ -20,6 +20,7 @@ from datasets import IterableDataset
 from datasets.fingerprint import Hasher
 
 from ..data.files import Row
+from ..evaluation.metrics import UNSPACED
 from ..model.chains import find_cases
 from ..model.segmentation import CHAINED, SEGMENTERS, Segmenter, is_spelled_letter
 from ..model.tokenization_copynet import CopyNetTokenizer
@@ -28,13 +29,16 @@ from .guided_attention import find_partners
 
 JOINING_MARKS = " " * 2 + "-'’/.&+_"  # a space twice as often as each of the others
 IDENTIFIER_MARKS = "-/"
-# Five digits or more, unlike a year, or a letter and three digits in a row; without a neighbouring mark that could
-# make them part of a date, an amount or an address.
-_MARKS = r"\w.,:/'’@+\-−–—%٫٬$€£¥₹"
+# Of scripts with spaces: in others, an identifier may have letters beside it.
+_CHARACTER, _LETTER = rf"[^\W{UNSPACED}]", rf"[^\W\d_{UNSPACED}]"
+_ANY = rf"(?:{_CHARACTER}|[/-]){{0,50}}"
+_MARKS, _UNITS = r".,:/'’@+\-−–—%٫٬$€£¥₹", "%٫٬$€£¥₹"
+# Five digits or more, unlike a year, or a letter and three digits in a row; without a neighbouring mark, or a letter
+# behind digits alone, that could make them part of a date, an amount or an address.
 IDENTIFIER = re.compile(
-    rf"""(?<![{_MARKS}]) (?: (?<!\d\s) | (?=[^\W\d]) )
-    (?= [\w/-]*\d{{5}} | [\w/-]*[^\W\d_][\w/-]*\d{{3}} | [\w/-]*\d{{3}}[\w/-]*[^\W\d_] )
-    \w+ (?: [/-]\w+ )* (?! [\w%٫٬$€£¥₹] | [{_MARKS}]\w | \s\d )""",
+    rf"""(?<!{_CHARACTER}) (?<![{_MARKS}]) (?: (?<!\d\s) | (?=[^\W\d]) )
+    (?= {_ANY}\d{{5}}{_ANY}+(?!\w) | {_ANY}{_LETTER}{_ANY}\d{{3}} | {_ANY}\d{{3}}{_ANY}{_LETTER} )
+    {_CHARACTER}+ (?: [/-]{_CHARACTER}+ )* (?! {_CHARACTER} | [{_UNITS}] | [{_MARKS}]{_CHARACTER} | \s\d )""",
     re.VERBOSE,
 )
 MAX_NAME_SHARE = 0.2  # of the pairs that have one of the vocabulary
@@ -99,7 +103,8 @@ def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> set[str]:
     vocabulary (of characters: any words) that targets only ever copy.
 
     They are capitalised where the script has capitals, and at most `MAX_NAME_SHARE` of the pairs copies each of them.
-    No word that targets generate goes with them, as BER would with Berlin.
+    No word that targets generate goes with them, as BER would with Berlin. There are none in scripts without spaces,
+    where a name stands within what a segmenter takes for a word.
     """
     split = _get_segmenter(tokenizer).split
     words = [({*split(row["text"])}, {*split(row["summary"])}) for row in pairs]
@@ -109,7 +114,10 @@ def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> set[str]:
     names = {
         word
         for word in (copied.keys() & known) - generated
-        if word[0].isalpha() and not word[0].islower() and copied[word] <= MAX_NAME_SHARE * len(pairs)
+        if word[0].isalpha()
+        and not word[0].islower()
+        and copied[word] <= MAX_NAME_SHARE * len(pairs)
+        and not re.search(f"[{UNSPACED}]", word)
     }
     partners = find_partners((target - source, source & names) for source, target in words)
     return names.difference(*partners.values())

@@ -78,7 +78,7 @@ def train_file(tmp_path: Path) -> Path:
 
 COVERAGE = {"copy_mechanism": "pointer_generator", "use_coverage": True, "coverage_loss_weight": 1}
 MECHANISMS = [
-    pytest.param({}, id="copynet"),
+    pytest.param({"train_sampling_strategy": "group_by_length"}, id="copynet"),  # the default
     # The other mechanisms share this code. Each process reads the whole stream, in the same order.
     pytest.param(
         COVERAGE | {"streaming": True, "train_sampling_strategy": "random", "data_seed": 1},

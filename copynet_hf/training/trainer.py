@@ -178,7 +178,7 @@ class CopyNetTrainer(Trainer):
         if strategy not in DRAWN or isinstance(dataset, IterableDataset):
             return super()._get_train_sampler(train_dataset)
         return EpochSampler(
-            self.args.train_batch_size * self.args.gradient_accumulation_steps,
+            self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size,
             _list_lengths(dataset) if strategy == "group_by_length" else [1] * len(dataset),
             _find_data_seed(self.args),
             lambda: int(self.state.epoch or 0),
@@ -350,7 +350,8 @@ class EpochSampler(LengthGroupedSampler):
     Transformers' sampler draws from a generator whose state at the start of an epoch is not part of a checkpoint.
 
     Args:
-        batch_size: that of the batches into which pairs of about the same length are grouped.
+        batch_size: that of the batches into which pairs of about the same length are grouped: all pairs of an update,
+            so that it has the same pairs with any number of processes.
         lengths: of all pairs; if they are all the same, the order is random.
         get_epoch: returns the number of epochs that are finished.
         share: of the pairs that are drawn in the second of two versions; the pairs are then followed by these, in the

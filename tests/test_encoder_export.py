@@ -9,6 +9,8 @@ from tiny_encoders import FAMILIES, TEXTS, copynet_over, save_encoder, word_toke
 
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
+from copynet_hf.model.prediction import predict
+from copynet_hf.serving.command import load_predict
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -35,13 +37,13 @@ def exported(request, tmp_path_factory):
     for part in (model, tokenizer):
         part.save_pretrained(folders[1])
     assert main(["export", f"--model={folders[1]}", f"--output_dir={folders[2]}"]) == 0
-    return model, tokenizer, OnnxCopyNet.from_pretrained(folders[2], threads=1)
+    return model, tokenizer, OnnxCopyNet.from_pretrained(folders[2], threads=1), folders[2]
 
 
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("texts", [TEXTS, TEXTS[:1], ["today"], ["", "call Benedikta"]], ids=len)
 def test_searches_find_the_models_outputs(exported, texts, beams):
-    model, tokenizer, onnx = exported
+    model, tokenizer, onnx, _ = exported
     options = {"num_beams": beams, "max_new_tokens": 6}
     facts = FACTS[: len(texts)] if model.config.mechanism.retrieves else None
     for side in ("right", "left"):
@@ -52,12 +54,21 @@ def test_searches_find_the_models_outputs(exported, texts, beams):
 
 
 def test_predictions_and_traces_are_those_of_the_model(exported):
-    model, tokenizer, onnx = exported
+    model, tokenizer, onnx, _ = exported
     check_same_outputs((model, tokenizer), (onnx, tokenizer), TEXTS, num_beams=2, max_new_tokens=5)
 
 
+def test_the_server_predicts_what_the_model_predicts(exported):
+    model, tokenizer, _, folder = exported
+    predict_batch, saved = load_predict(str(folder), threads=1)
+    found = predict_batch([{"text": text} for text in TEXTS], saved | {"max_new_tokens": 5}, lambda: None)
+    expected = predict(model, tokenizer, TEXTS, **saved | {"max_new_tokens": 5})
+    assert [output.text for (output,) in found] == [output.text for (output,) in expected]
+    assert [output.source_positions for (output,) in found] == [output.source_positions for (output,) in expected]
+
+
 def test_missing_pieces_are_named(exported):
-    _, tokenizer, onnx = exported
+    _, tokenizer, onnx, _ = exported
     encoded = dict(tokenizer(TEXTS, padding=True, return_tensors="np"))
     del encoded["word_index"]
     with pytest.raises(ValueError, match="word_index is missing: pass what the tokenizer returned"):

@@ -39,10 +39,11 @@ ROOT = Path(__file__).parents[1]
 # The command in a process that cannot import what a server does without.
 COMMAND = """
 import sys
-sys.modules |= dict.fromkeys(("torch", "transformers", "tokenizers", "huggingface_hub", "datasets"))
+sys.modules |= dict.fromkeys(sys.argv.pop(1).split())
 from copynet_hf.cli import main
 sys.exit(main(sys.argv[1:]))
 """
+MISSING = "torch transformers tokenizers huggingface_hub datasets"
 TEXTS = ["e tokio.txt f Mira tokio.txt", "", "Ada", "g Lou h Kim i a b c d", "a\tb \x1b[31m é 😀 /etc/passwd ../x"]
 FEATURES = [["V", "PST"], None, [], ["N"], ["unseen"]]
 FACTS = [[["f", "g", "Lima"]], None, [], None, [["Ada", "b", "Kim"], ["c", "d", "e"]]]
@@ -93,9 +94,9 @@ def name_sample(sample: Any) -> str:
 
 
 @contextmanager
-def run_command(*argv: str) -> Iterator[Server]:
+def run_command(*argv: str, missing: str = MISSING) -> Iterator[Server]:
     process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "serve", *argv, "--port=0", "--threads=1"],
+        [sys.executable, "-c", COMMAND, missing, "serve", *argv, "--port=0", "--threads=1"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -227,6 +228,34 @@ def test_the_search_and_the_trace_are_stopped_between_steps(folders: dict[str, P
 
         with pytest.raises(TimeoutError):
             predict_batch([{"text": "a b"}], options, check)
+
+
+@pytest.fixture
+def splitting(folders: dict[str, Path], tmp_path: Path) -> Path:
+    """An exported model whose tokenizer is read by Transformers: it splits texts at special tokens."""
+    folder = shutil.copytree(folders["features"], tmp_path / "model")
+    tokenizer = CopyNetTokenizer.from_pretrained(folder)
+    tokenizer.split_special_tokens = False
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_transformers_reads_the_texts_where_the_tokenizer_needs_it_without_torch(splitting: Path) -> None:
+    model, tokenizer = OnnxCopyNet.from_pretrained(splitting, threads=1), CopyNetTokenizer.from_pretrained(splitting)
+    texts = ["a </s> Mira", "Ada b"]
+    expected = to_json(predict(model, tokenizer, texts))
+    assert len(expected[0][0]["source_words"]) == 3
+    with run_command(f"--model={splitting}", missing="torch datasets") as server:
+        status, answer = server.predict(texts=texts)
+    assert status == 200
+    check_outputs(answer["outputs"], expected)
+
+
+def test_the_command_says_how_to_install_transformers(splitting: Path) -> None:
+    argv = [sys.executable, "-c", COMMAND, MISSING, "serve", f"--model={splitting}"]
+    done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "copynet-hf serve: transformers is not installed: pip install transformers\n"
 
 
 # ---- bad input

@@ -19,11 +19,12 @@ from ..model.vocabularies import check_tokenizer
 from ..saved.checks import read_export_config, suggest_folder
 from .batching import Options, Predict, Row
 from .limits import Limits
-from .tokenizer import PlainTokenizer
+from .tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+PACKAGES = "fastapi uvicorn onnxruntime prometheus-client"  # of the extra `serve`
 MAX_CONNECTIONS = 1000
 GRACE_SECONDS = 5  # for sending the last answers
 Model = TypeVar("Model", bound=OnnxCopyNet)
@@ -45,7 +46,7 @@ def load_predict(
         options: of `predict`, for every batch.
 
     Raises:
-        ImportError: onnxruntime, or a package of the segmenter, is not installed.
+        ImportError: onnxruntime, or a package of the tokenizer, is not installed.
         ValueError: the folder holds no exported model over words, or its files do not belong together.
     """
     if folder is None:
@@ -55,7 +56,8 @@ def load_predict(
         raise ValueError(f"--model {folder}: no such folder; {suggest_folder(Path(folder)) or fix}")
     if read_export_config(Path(folder)).get("num_features"):
         raise ValueError(f"--model {folder} reads points, not words: run it in Python with OnnxCopyNet")
-    tokenizer = PlainTokenizer.from_pretrained(folder)
+    with explain_missing_packages("transformers"):
+        tokenizer = load_tokenizer(folder)
     model = OnnxCopyNet.from_pretrained(folder, threads or 0, keep_memory=False)
     check_tokenizer(model.config, tokenizer)
     fixed = {} if options is None else options
@@ -77,12 +79,11 @@ def predict_rows(model: CopyModel, tokenizer: Any, rows: Sequence[Row], **option
 
 
 @contextmanager
-def explain_missing_packages() -> Iterator[None]:
-    """Names the extra's packages in the error about a package that is not installed."""
+def explain_missing_packages(packages: str = PACKAGES) -> Iterator[None]:
+    """Names the packages to install in the error about one that is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
-        packages = "fastapi uvicorn onnxruntime prometheus-client"
         raise ImportError(f"{error.name} is not installed: pip install {packages}") from None
 
 

@@ -1,4 +1,5 @@
-"""`CopyNetTokenizer` for inference without Transformers: plain Python and NumPy over its saved files."""
+"""The tokenizer of an exported model; `CopyNetTokenizer` without Transformers, in plain Python and NumPy over its
+saved files."""
 
 from __future__ import annotations
 
@@ -18,6 +19,26 @@ CONFIG_FILE, VOCAB_FILE, PIECES_FILE = "tokenizer_config.json", "vocab.json", "e
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 Arrays = dict[str, NDArray[np.int64]]
+
+
+def load_tokenizer(folder: str | Path) -> Any:
+    """The tokenizer of an exported model: a `PlainTokenizer`, or where the model reads pieces for a Transformers
+    encoder, or has a tokenizer of its own, that of Transformers.
+
+    Raises:
+        ModuleNotFoundError: Transformers is needed, and not installed.
+        ValueError: a file is missing or damaged.
+    """
+    folder = Path(folder)
+    config = read_export(folder / CONFIG_FILE)
+    is_copynet = config.get("tokenizer_class") == "CopyNetTokenizer"
+    if is_copynet and config.get("split_special_tokens", True) and not (folder / PIECES_FILE).exists():
+        return PlainTokenizer.from_pretrained(folder)
+    from transformers import AutoTokenizer
+
+    from ..model.tokenization_copynet import CopyNetTokenizer
+
+    return (CopyNetTokenizer if is_copynet else AutoTokenizer).from_pretrained(folder)
 
 
 class PlainTokenizer(ExtendedVocabulary):

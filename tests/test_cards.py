@@ -104,6 +104,7 @@ def test_the_card_of_the_command_has_data_command_and_scores_but_no_paths(traine
     assert found["exact match"] == round(scores["test_exact_match"], 2)
     assert f"{scores['test_copy_mode_fraction']:.1f}" in card.text
     assert "from train.jsonl, validation.jsonl, test.jsonl: 40 of train, 70 of validation, 9 of test." in card.text
+    assert "and of words joined from these or their parts." in card.text
     assert "copynet-hf train " in card.text
     assert "--train_file train.jsonl" in card.text
     assert card.data.language == "en"

@@ -18,6 +18,7 @@ from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardDat
 from ..model.configuration_copynet import ENCODER_FIELDS
 from ..model.copy_distribution import MODES
 from ..model.pieces import find_max_length
+from ..model.source import ExtendedVocabulary
 from ..model.vocabularies import NUM_SPECIAL_FEATURES
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def write_model_card(
         can_generate=model.can_generate(),
         num_features=config.feature_vocab_size - NUM_SPECIAL_FEATURES,
         max_length=tokenizer and find_max_length(tokenizer),
+        has_chains=isinstance(tokenizer, ExtendedVocabulary) and tokenizer.chains.is_possible,
         model=_description(model),
         data=data,
         training=training,

@@ -22,6 +22,7 @@ from copynet_hf.cli import main
 from copynet_hf.inference.backends import load_backend
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
+from copynet_hf.serving.command import load_predict
 from copynet_hf.training.defaults import complete_arguments
 from copynet_hf.training.model_setup import build_model
 
@@ -198,6 +199,11 @@ def test_its_graphs_write_and_trace_what_it_does(
         texts, options = [*TEXTS, "hello"], {"max_new_tokens": 12, **search}
         check_same_outputs((model, tokenizer), (onnx, own), texts, **options)
         assert any(any(row[0].copied) for row in predict(onnx, own, texts, **options))
+    predict_batch, _ = load_predict(str(tmp_path / "graphs"), threads=1)
+    served = predict_batch([{"text": text} for text in texts], options, lambda: None)
+    assert [each.text for row in served for each in row] == [
+        each.text for row in predict(onnx, own, texts, **options) for each in row
+    ]
 
 
 def test_it_learns_to_copy_pieces(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:

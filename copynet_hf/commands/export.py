@@ -65,8 +65,7 @@ def export(args: ExportArguments) -> None:
         quantize=args.quantize,
         replaces_model=folder.resolve() != Path(name).resolve(),
     )
-    can_be_served = reads_words and exported.config.encoder is None
-    print(f"saved in {folder}" + (f"; to serve it: copynet-hf serve --model {folder}" if can_be_served else ""))
+    print(f"saved in {folder}" + (f"; to serve it: copynet-hf serve --model {folder}" if reads_words else ""))
 
 
 COMMAND = Command(export, "--model NAME --output_dir FOLDER ", ExportArguments)

@@ -3,6 +3,7 @@ saved files."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,15 @@ def load_tokenizer(folder: str | Path) -> Any:
     is_copynet = config.get("tokenizer_class") == "CopyNetTokenizer"
     if is_copynet and config.get("split_special_tokens", True) and not (folder / PIECES_FILE).exists():
         return PlainTokenizer.from_pretrained(folder)
-    from transformers import AutoTokenizer
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is no torch
+    from transformers import AutoTokenizer, PreTrainedConfig
 
     from ..model.tokenization_copynet import CopyNetTokenizer
 
-    return (CopyNetTokenizer if is_copynet else AutoTokenizer).from_pretrained(folder)
+    if is_copynet:
+        return CopyNetTokenizer.from_pretrained(folder)
+    # With that of a CopyNet, it would ask whether to run the code of the folder.
+    return AutoTokenizer.from_pretrained(folder, config=PreTrainedConfig(), trust_remote_code=False)
 
 
 class PlainTokenizer(ExtendedVocabulary):
@@ -60,7 +65,7 @@ class PlainTokenizer(ExtendedVocabulary):
         if config.get("tokenizer_class") != "CopyNetTokenizer":
             raise ValueError(
                 f"tokenizer_class is {config.get('tokenizer_class')!r}, which needs Transformers: load the tokenizer "
-                "with AutoTokenizer, or run the folder by copynet-hf demo or predict with --backend onnx"
+                "with AutoTokenizer"
             )
         self.split_special_tokens = bool(config["split_special_tokens"])
         if not self.split_special_tokens:

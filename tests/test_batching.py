@@ -18,7 +18,7 @@ from helpers import serve_app
 
 from copynet_hf.model.prediction import Prediction
 from copynet_hf.serving import batching
-from copynet_hf.serving.batching import Batcher, Row
+from copynet_hf.serving.batching import Batcher, RequestRow
 from copynet_hf.serving.limits import Limits
 
 LIMITS = Limits()
@@ -35,7 +35,9 @@ class SlowModel:
         self.batches: list[list[str]] = []
         self.steps = 0
 
-    def __call__(self, sources: Sequence[Row], options: Any, check: Callable[[], None]) -> list[list[Prediction]]:
+    def __call__(
+        self, sources: Sequence[RequestRow], options: Any, check: Callable[[], None]
+    ) -> list[list[Prediction]]:
         self.batches.append([source["text"] for source in sources])
         if any(source["text"] == "broken" for source in sources):
             raise RuntimeError("broken model")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from copynet_hf import copies_html, highlight_copies, plot_copy_heatmap
 from copynet_hf.model.prediction import Prediction
-from copynet_hf.visualization.highlighting import MARKS
+from copynet_hf.visualization.highlighting import COPY_MARKS
 
 
 def test_consecutive_copied_words_get_one_mark() -> None:
@@ -57,7 +57,7 @@ def test_oov_words_are_underlined_inside_and_outside_of_copied_spans() -> None:
 def test_removing_the_marks_restores_the_text(pairs: list[tuple[str, bool]], style: str) -> None:
     words, copied = [word for word, _ in pairs], [flag for _, flag in pairs]
     marked = highlight_copies(words, copied, style)
-    for mark in MARKS[style]:
+    for mark in COPY_MARKS[style]:
         marked = marked.replace(mark, "")
     assert marked == " ".join(words)
 

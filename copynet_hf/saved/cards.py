@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ..model.configuration_copynet import CopyNetConfig
     from ..model.pretrained import PublishedModel
 
-Scores = Mapping[str, Any]  # as `evaluate_pairs` returns them
 PIPELINE_TAG = "text-generation"
 TAGS = ("copynet", "copy-mechanism", "seq2seq")
 CARD, RESULTS = "README.md", ".eval_results/copynet-hf.yaml"
@@ -78,7 +77,7 @@ def write_model_card(
     data: str | None = None,
     training: str | None = None,
     command: str | None = None,
-    scores: Mapping[str, Scores] | None = None,
+    scores: Mapping[str, Mapping[str, Any]] | None = None,
     signature: Mapping[str, str] | None = None,
 ) -> ModelCard:
     """Writes a model card, README.md, into the model's folder. Sections without content are left out.
@@ -225,7 +224,7 @@ def _settings(model: PublishedModel) -> dict[str, object]:
     return {"parameters": f"{model.num_parameters():,}"} | fields
 
 
-def _score_table(scores: Mapping[str, Scores], titles: Mapping[str, str]) -> str | None:
+def _score_table(scores: Mapping[str, Mapping[str, Any]], titles: Mapping[str, str]) -> str | None:
     names = [name for name in titles if any(row.get(name) is not None for row in scores.values())]
     if not names:
         return None
@@ -234,7 +233,7 @@ def _score_table(scores: Mapping[str, Scores], titles: Mapping[str, str]) -> str
     return table(["", *(titles[name] for name in names)], rows)
 
 
-def _eval_results(scores: Mapping[str, Scores], datasets: Sequence[str], name: str) -> list[EvalResult]:
+def _eval_results(scores: Mapping[str, Mapping[str, Any]], datasets: Sequence[str], name: str) -> list[EvalResult]:
     return [
         EvalResult(
             task_type=PIPELINE_TAG,
@@ -251,7 +250,7 @@ def _eval_results(scores: Mapping[str, Scores], datasets: Sequence[str], name: s
     ]
 
 
-def _write_results(folder: Path, scores: Mapping[str, Scores], dataset: str) -> None:
+def _write_results(folder: Path, scores: Mapping[str, Mapping[str, Any]], dataset: str) -> None:
     """Writes scores in the Hub's format, one entry per split: ROUGE-L, with the other metrics as notes."""
     entries = [
         EvalResultEntry(

@@ -22,7 +22,7 @@ Options = Mapping[str, Any]
 """Options of `generate()`, `num_beams` and `max_new_tokens` among them."""
 
 
-class Row(TypedDict, total=False):
+class RequestRow(TypedDict, total=False):
     """Arguments of `encode_source`, the last two None where there are none."""
 
     text: Required[str]
@@ -30,12 +30,12 @@ class Row(TypedDict, total=False):
     features: Sequence[str] | None
 
 
-Predict = Callable[[Sequence[Row], Options, Callable[[], None]], list[list[Prediction]]]
+Predict = Callable[[Sequence[RequestRow], Options, Callable[[], None]], list[list[Prediction]]]
 """From the rows of a batch, options of `generate()`, and a function to call before each step, to the outputs of each
 row. The function raises TimeoutError when they are no longer needed."""
 
 
-def count_characters(row: Row) -> int:
+def count_characters(row: RequestRow) -> int:
     """The characters of a text, its facts and features, at least one for each word of a fact and each feature."""
     words = (word for fact in row.get("facts") or () for word in fact)
     return len(row["text"]) + sum(max(len(word), 1) for word in (*words, *(row.get("features") or ())))
@@ -43,7 +43,7 @@ def count_characters(row: Row) -> int:
 
 @dataclass
 class _Waiting:
-    source: Row
+    source: RequestRow
     options: Options
     deadline: float
     request: int
@@ -78,7 +78,9 @@ class Batcher:
         """The number of texts that are in no batch yet."""
         return len(self._waiting)
 
-    async def predict(self, sources: Sequence[Row], options: Options, deadline: float) -> list[list[Prediction]]:
+    async def predict(
+        self, sources: Sequence[RequestRow], options: Options, deadline: float
+    ) -> list[list[Prediction]]:
         """The outputs of each source, best first. Sources of a cancelled call wait no longer.
 
         Args:

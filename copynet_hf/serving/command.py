@@ -17,9 +17,9 @@ from ..inference.onnx_search import OnnxCopyNet
 from ..model.prediction import CopyModel, Prediction, predict
 from ..model.vocabularies import check_tokenizer
 from ..saved.checks import read_export_config, suggest_folder
-from .batching import Options, Predict, Row
+from .batching import Options, Predict, RequestRow
 from .limits import Limits
-from .tokenizer import load_tokenizer
+from .tokenizer import load_exported_tokenizer
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -57,20 +57,24 @@ def load_predict(
     if read_export_config(Path(folder)).get("num_features"):
         raise ValueError(f"--model {folder} reads points, not words: run it in Python with OnnxCopyNet")
     with explain_missing_packages("transformers"):
-        tokenizer = load_tokenizer(folder)
+        tokenizer = load_exported_tokenizer(folder)
     model = OnnxCopyNet.from_pretrained(folder, threads or 0, keep_memory=False)
     check_tokenizer(model.config, tokenizer)
     fixed = {} if options is None else options
 
-    def predict_batch(rows: Sequence[Row], options: Options, check: Callable[[], None]) -> list[list[Prediction]]:
-        return predict_rows(make_stoppable(model, check), tokenizer, rows, **{**fixed, **options})
+    def predict_batch(
+        rows: Sequence[RequestRow], options: Options, check: Callable[[], None]
+    ) -> list[list[Prediction]]:
+        return predict_requests(make_stoppable(model, check), tokenizer, rows, **{**fixed, **options})
 
     predict_batch([{"text": "a"}], {"max_new_tokens": 1}, lambda: None)
     search = model.search_options({})
     return predict_batch, {"num_beams": search.num_beams, "max_new_tokens": search.max_new_tokens}
 
 
-def predict_rows(model: CopyModel, tokenizer: Any, rows: Sequence[Row], **options: Any) -> list[list[Prediction]]:
+def predict_requests(
+    model: CopyModel, tokenizer: Any, rows: Sequence[RequestRow], **options: Any
+) -> list[list[Prediction]]:
     """`predict` for the rows of a batch, of which some may have facts or features."""
     texts = [row["text"] for row in rows]
     columns = {"facts": [row.get("facts") for row in rows], "features": [row.get("features") for row in rows]}

@@ -20,8 +20,8 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import LoadedModel
 from ..saved.model_size import explain_memory_errors
 from ..visualization.highlighting import find_words
-from .batching import Options, Row
-from .command import explain_missing_packages, make_stoppable, predict_rows
+from .batching import Options, RequestRow
+from .command import explain_missing_packages, make_stoppable, predict_requests
 from .limits import Limits
 from .web_export import PAGE
 
@@ -85,7 +85,9 @@ def build_demo(
         "generation_config": settings,
     }
 
-    def predict_batch(rows: Sequence[Row], options: Options, check: Callable[[], None]) -> list[list[Prediction]]:
+    def predict_batch(
+        rows: Sequence[RequestRow], options: Options, check: Callable[[], None]
+    ) -> list[list[Prediction]]:
         check()
         stoppable = model
         if isinstance(model, OnnxModel):
@@ -99,7 +101,7 @@ def build_demo(
             options = {**options, "stopping_criteria": [check_step]}
         options = {"return_copy_probs": True, "copied_only": copied_only, **options}
         with explain_memory_errors():
-            batch = predict_rows(stoppable, tokenizer, rows, **options)
+            batch = predict_requests(stoppable, tokenizer, rows, **options)
         with_outputs = zip(rows, batch, strict=True)
         return [[_describe_output(tokenizer, row, each) for each in outputs] for row, outputs in with_outputs]
 
@@ -117,7 +119,7 @@ def build_demo(
     return app
 
 
-def _describe_output(tokenizer: PreTrainedTokenizerBase, row: Row, output: Prediction) -> PageOutput:
+def _describe_output(tokenizer: PreTrainedTokenizerBase, row: RequestRow, output: Prediction) -> PageOutput:
     facts = row.get("facts") or []
     text = "\n".join([row["text"], *("\t".join(fact) for fact in facts)])
     oov: set[str] = set()

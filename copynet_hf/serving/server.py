@@ -21,7 +21,7 @@ from starlette.requests import ClientDisconnect
 
 from ..arguments import MAX_EXPONENT
 from ..model.prediction import Prediction
-from .batching import Batcher, Options, Predict, Row, count_characters
+from .batching import Batcher, Options, Predict, RequestRow, count_characters
 from .limits import Limits
 
 logger = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ async def _read_body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[list[Row], Options]:
+def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[list[RequestRow], Options]:
     """The sources of a request and its options of `generate()`; raises HTTPException for a body that is none."""
     try:
         fields = model.model_validate_json(body).model_dump(exclude_none=True)
@@ -227,14 +227,14 @@ def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[
         if len(columns[name]) != len(texts):
             raise HTTPException(422, f"{name} has {len(columns[name])} rows, texts {len(texts)}: they must match")
     rows = zip(*columns.values(), strict=True)
-    sources = [cast("Row", dict(zip(columns, row, strict=True))) for row in rows]
+    sources = [cast("RequestRow", dict(zip(columns, row, strict=True))) for row in rows]
     for number, source in enumerate(sources):
         if (count := count_characters(source)) > limits.max_characters:
             raise HTTPException(422, f"texts[{number}] has {count} characters: send at most {limits.max_characters}")
     return sources, fields
 
 
-def _check_work(sources: Sequence[Row], options: Options, limits: Limits) -> None:
+def _check_work(sources: Sequence[RequestRow], options: Options, limits: Limits) -> None:
     """Raises HTTPException for a request that would take the server for too long."""
     characters = sum(map(count_characters, sources))
     beams, words = options["num_beams"], options["max_new_tokens"]

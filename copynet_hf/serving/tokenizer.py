@@ -22,7 +22,7 @@ _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token"
 Arrays = dict[str, NDArray[np.int64]]
 
 
-def load_tokenizer(folder: str | Path) -> Any:
+def load_exported_tokenizer(folder: str | Path) -> Any:
     """The tokenizer of an exported model: a `PlainTokenizer`, or where the model reads pieces for a Transformers
     encoder, or has a tokenizer of its own, that of Transformers.
 

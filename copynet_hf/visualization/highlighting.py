@@ -13,7 +13,7 @@ from ..model.prediction import Prediction
 Style = Literal["ansi", "plain", "html"]
 
 # Before and after copied words.
-MARKS: dict[str, tuple[str, str]] = {
+COPY_MARKS: dict[str, tuple[str, str]] = {
     "ansi": ("\x1b[1;32m", "\x1b[0m"),
     "plain": ("[", "]"),
     "html": ("<mark>", "</mark>"),
@@ -72,8 +72,8 @@ def highlight_copies(
     Raises:
         ValueError: the style is unknown, or the numbers of words and flags differ.
     """
-    if style not in MARKS:
-        raise ValueError(f"style is {style!r}: choose one of {', '.join(MARKS)}")
+    if style not in COPY_MARKS:
+        raise ValueError(f"style is {style!r}: choose one of {', '.join(COPY_MARKS)}")
     oov = [False] * len(words) if oov is None else oov
     for flags in (copied, oov):
         if len(words) != len(flags):
@@ -86,7 +86,7 @@ def highlight_copies(
             text = html.escape(text) if style == "html" else text
             parts.append(_mark(text, OOV_MARKS[style]) if is_oov else text)
         text = separator.join(parts)
-        spans.append(_mark(text, MARKS[style]) if is_copied else text)
+        spans.append(_mark(text, COPY_MARKS[style]) if is_copied else text)
     return separator.join(spans)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from copynet_hf.saved.cards import table
-from copynet_hf.visualization.highlighting import MARKS, highlight_copies
+from copynet_hf.visualization.highlighting import COPY_MARKS, highlight_copies
 
 Results = Mapping[str, Any]
 ROOT = Path(__file__).parents[3]
@@ -196,7 +196,7 @@ def compare_outputs(
 def embolden_copies(pieces: Iterable[str], copied: Sequence[bool]) -> str:
     """The pieces of an output, the copied ones in bold."""
     marked = highlight_copies([escape_markdown(piece) for piece in pieces], copied, "ansi", separator="")
-    for mark, tag in zip(MARKS["ansi"], ("<b>", "</b>"), strict=True):
+    for mark, tag in zip(COPY_MARKS["ansi"], ("<b>", "</b>"), strict=True):
         marked = marked.replace(mark, tag)
     return marked
 

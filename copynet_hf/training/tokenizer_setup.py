@@ -149,53 +149,98 @@ def list_words(
             copied occurs twice in its pair.
         changes: the marks of `OPTIONAL` that chains have.
     """
-    split = get_segmenter(segmenter).split
-    counts: Counter[str] = Counter()
-    copied, changed, generated = Counter[str](), Counter[str](), Counter[str]()
-    used: set[str] = set()
-    inflected: dict[str, list[str | None]] = {}
-    framed: list[_Framed] = []
-    of_words = [mark for mark in changes if mark != INITIAL]
+    counts = _WordCounts(segmenter, generated_count, changes, has_chains=has_chains)
     for row in pairs:
-        text, facts = split(row["text"]), [word for fact in row.get("facts") or () for word in fact]
-        source, target = [*text, *facts], split(row["summary"])
-        counts.update(source)
+        counts.add(row)
+    counts.leave_out_framed()
+    counts.leave_out_inflected()
+    counts.leave_out_changed()
+    for word in counts.read.keys() - counts.used - counts.generated.keys():
+        counts.read[word] *= read_count
+    return (
+        [word] * number for each in (counts.read, counts.copied, counts.generated) for word, number in each.items()
+    )
+
+
+class _WordCounts:
+    """How often words are read in sources, and copied, changed and generated in targets.
+
+    Attributes:
+        read, copied, changed, generated: the counts; `changed` are words that the source has in another form.
+        used: words of sources that targets have in some form.
+        inflected: for each word that chains make by cutting the ending of another, that other word each time, as Anny
+            of Anna, or None where they cut none.
+        framed: words made of a number of their source and of what may be written around many.
+    """
+
+    def __init__(self, segmenter: str, generated_count: int, changes: Sequence[str], *, has_chains: bool) -> None:
+        self.split, self.has_chains, self.changes = get_segmenter(segmenter).split, has_chains, changes
+        self.generated_count = generated_count
+        self.read, self.copied, self.changed, self.generated = (Counter[str]() for _ in range(4))
+        self.used: set[str] = set()
+        self.inflected: dict[str, list[str | None]] = {}
+        self.framed: list[_Framed] = []
+
+    def add(self, row: Row) -> None:
+        """Counts the words of a pair."""
+        text, facts = self.split(row["text"]), [word for fact in row.get("facts") or () for word in fact]
+        source, target = [*text, *facts], self.split(row["summary"])
         in_source = {*source}
-        forms_of = {word: {*_list_forms(word, of_words)} if has_chains else {word} for word in in_source}
+        of_words = [mark for mark in self.changes if mark != INITIAL]
+        forms_of = {word: {*_list_forms(word, of_words)} if self.has_chains else {word} for word in in_source}
         in_another_form = set().union(*forms_of.values())
         others = [word for word in target if word not in in_source]
-        joined = Joined.of_words(text if has_chains else [])
+        joined = Joined.of_words(text if self.has_chains else [])
         made = {word for word in others if word in in_another_form or is_joined(word, joined)}
-        if INITIAL in changes:
+        if INITIAL in self.changes:
             capitals = {word for word in others if word.isupper()} - made
             made |= {word for word in capitals if _is_acronym(word, text)}
+        self.read.update(source)
+        self.copied.update(word for word in target if word in in_source)
+        self.changed.update(word for word in others if word in made)
+        self.generated.update(word for word in others if word not in made)
         folded = fold_case(" ".join(target))
-        used.update(word for word, forms in forms_of.items() if any(fold_case(form) in folded for form in forms))
-        generated.update(word for word in others if word not in made)
-        changed.update(word for word in others if word in made)
-        copied.update(word for word in target if word in in_source)
-        needs_chains = generated_count > 1 or not ENDING_CUTS.isdisjoint(changes)
-        chains = _find_chains(others, source, changes) if has_chains and needs_chains else {}
-        for word, chain in chains.items():  # Anna, where the source has Anny
+        self.used.update(word for word, forms in forms_of.items() if any(fold_case(form) in folded for form in forms))
+        self._add_hard(others, made, source, joined)
+
+    def _add_hard(self, words: Sequence[str], made: Collection[str], source: Sequence[str], joined: Joined) -> None:
+        """Counts those of the words that would have to be spelled more often, and notes what chains may make of a
+        source word or number.
+
+        Args:
+            words: those of a target that its source does not have.
+            made: those of them that it has in another form.
+        """
+        needs_chains = self.generated_count > 1 or not ENDING_CUTS.isdisjoint(self.changes)
+        chains = _find_chains(words, source, self.changes) if self.has_chains and needs_chains else {}
+        for word, chain in chains.items():
             if word not in made and word.isalpha():
-                inflected.setdefault(word, []).extend([_find_cut_word(chain)] * others.count(word))
-        spelled = [word for word in others if word not in chains] if generated_count > 1 else []
-        generated.update((generated_count - 1) * spelled)
-        for word in others if has_chains else ():
-            if word not in made and (frames := _find_frames(word, in_source, joined)):
-                framed.append((word, generated_count if word in spelled else 1, frames))
-    for word, times in _find_framed(framed):
-        generated[word], changed[word] = generated[word] - times, changed[word] + 1
-    for word, cut_words in inflected.items():
-        if len({*cut_words} - {None}) + bool(copied[word]) > 1:  # else it is always changed alike, as send to sent
-            generated[word], changed[word] = generated[word] - len(cut_words), changed[word] + len(cut_words)
-    for word, number in changed.items():
-        if generated[word] <= MAX_GENERATED * (number + copied[word]):
-            del counts[word], copied[word], generated[word]
-            counts[word] = int(word in inflected)  # once, for the letters of its ending
-    for word in counts.keys() - used - generated.keys():
-        counts[word] *= read_count
-    return ([word] * number for each in (counts, copied, generated) for word, number in each.items())
+                self.inflected.setdefault(word, []).extend([_find_cut_word(chain)] * words.count(word))
+        spelled = [word for word in words if word not in chains] if self.generated_count > 1 else []
+        self.generated.update((self.generated_count - 1) * spelled)
+        for word in words if self.has_chains else ():
+            if word not in made and (frames := _find_frames(word, {*source}, joined)):
+                self.framed.append((word, self.generated_count if word in spelled else 1, frames))
+
+    def leave_out_framed(self) -> None:
+        """Words in which many numbers are written with the same letters or digits are changed, not generated."""
+        for word, times in _find_framed(self.framed):
+            self.generated[word], self.changed[word] = self.generated[word] - times, self.changed[word] + 1
+
+    def leave_out_inflected(self) -> None:
+        """So are words that are made of several others by cutting their endings. One that is always made of the same,
+        as send of sent, is generated."""
+        for word, cut_words in self.inflected.items():
+            if len({*cut_words} - {None}) + bool(self.copied[word]) > 1:
+                self.generated[word] -= len(cut_words)
+                self.changed[word] += len(cut_words)
+
+    def leave_out_changed(self) -> None:
+        """Words that are changed, or copied, nearly always do not count."""
+        for word, number in self.changed.items():
+            if self.generated[word] <= MAX_GENERATED * (number + self.copied[word]):
+                del self.read[word], self.copied[word], self.generated[word]
+                self.read[word] = int(word in self.inflected)  # once, for the letters of its ending
 
 
 def _is_acronym(word: str, source: Sequence[str]) -> bool:
@@ -233,7 +278,7 @@ def _list_forms(word: str, changes: Sequence[str]) -> Iterator[str]:
         yield from (change(part) for change in find_cases(changes).values())
 
 
-def _find_chains(words: list[str], source: Sequence[str], changes: Sequence[str]) -> dict[str, list[str]]:
+def _find_chains(words: Sequence[str], source: Sequence[str], changes: Sequence[str]) -> dict[str, list[str]]:
     """The chains of those words that would not have to be spelled."""
     chains = Chains(list_marks(Counter(words), changes=changes))
     found = ((word, chains.find(word, source)) for word in dict.fromkeys(words))

@@ -6,7 +6,7 @@ Letters and shapes: `copy_distribution.py`; widths: `memory.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -43,6 +43,7 @@ from .loss import (
 from .mechanism_decoders import DECODERS
 from .memory import CopyNetCache, DecoderState, Memory, start_cache
 from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput, SourceInputs
+from .pipeline import CUSTOM_PIPELINES
 from .pretrained import CopyNetPreTrainedModel, load_seq2seq, make_seq2seq_config, take_weights
 from .transformer_decoder import TransformerDecoder
 from .transformer_encoder import CopyNetTransformerEncoder, WordEncoder
@@ -252,6 +253,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
     """Encoder, decoder and the output distribution of `config.copy_mechanism`, which generates and copies."""
 
     _tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}  # noqa: RUF012
+    custom_pipelines: ClassVar[dict[str, Any]] = CUSTOM_PIPELINES
     accepts_loss_kwargs = True
 
     def __init__(self, config: CopyNetConfig) -> None:

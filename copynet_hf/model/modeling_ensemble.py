@@ -21,6 +21,7 @@ from .loss import average_losses, check_labels, replace_unreachable_targets, shi
 from .memory import CopyNetCache, start_cache
 from .modeling_copynet import CopyNetForConditionalGeneration
 from .outputs import CopyNetEnsembleEncoderOutput, CopyNetSeq2SeqLMOutput
+from .pipeline import CUSTOM_PIPELINES
 from .pretrained import PublishedModel
 from .vocabularies import IGNORED_LABEL
 
@@ -57,6 +58,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
     config_class = CopyNetEnsembleConfig
     config: CopyNetEnsembleConfig
     auto_classes: ClassVar[dict[str, str]] = {"AutoModelForSeq2SeqLM": "CopyNetEnsemble"}
+    custom_pipelines: ClassVar[dict[str, Any]] = CUSTOM_PIPELINES
     accepts_loss_kwargs = True
 
     def __init__(self, config: CopyNetEnsembleConfig) -> None:

@@ -33,6 +33,8 @@ class PublishedModel(PreTrainedModel):
 
     auto_classes: ClassVar[dict[str, str]] = {}
     """The Auto classes that load the saved weights, and for each the name of its class in the model's module."""
+    custom_pipelines: ClassVar[dict[str, Any]] = {}
+    """The pipelines that run the model, as a saved config names them."""
     write_card: ClassVar[Callable[..., None] | None] = None
     """Writes a model's card into a folder. Set by the package; None in code loaded from a saved model."""
     _card_to_keep: bytes | None = None
@@ -46,14 +48,12 @@ class PublishedModel(PreTrainedModel):
         Writes a model card if the folder has none.
         """
         if self.is_remote_code():
-            from .pipeline import CUSTOM_PIPELINES  # imported here, so that its file is saved as well
-
             module = type(self).__module__.rpartition(".")[2]
             self.config.auto_map = {
                 **(getattr(self.config, "auto_map", None) or {}),
                 **{auto: f"{module}.{name}" for auto, name in self.auto_classes.items()},
             }
-            self.config.custom_pipelines = deepcopy(CUSTOM_PIPELINES)  # the library modifies it
+            self.config.custom_pipelines = deepcopy(self.custom_pipelines)  # the library modifies it
         folder = Path(save_directory)
         card = folder / "README.md"
         self._card_to_keep = card.read_bytes() if card.exists() else None

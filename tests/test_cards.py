@@ -116,6 +116,7 @@ def test_a_command_line_has_the_last_component_of_paths(tmp_path: Path) -> None:
     said = {
         "output_dir": f"{tmp_path}/out",
         "disable_tqdm": True,
+        "resume_from_checkpoint": "auto",
         "train_file": f"{tmp_path}/a b.jsonl",
         "test_file": "~/none.jsonl",
         "readout": ["state", "context"],

@@ -380,9 +380,13 @@ def test_columns_and_delimiter_of_the_training_are_used(
     with caplog.at_level(logging.INFO, "copynet_hf"):
         assert recall_options(tokenizer, {"text_column": None}, ["english"]) == {"text_column": None}
     assert "there is no column 'nl', the text_column of the training" in caplog.messages
+    with pytest.raises(ValueError, match="but 'id; NL ;other': if these are several, pass another delimiter"):
+        recall_options(tokenizer, {"text_column": None}, ["id; NL ;other"])
     predicted = [row["prediction"] for row in read_rows(tmp_path / "out.jsonl")]
     predict = CopyNetPredictor(folder, num_beams=1, max_new_tokens=4)
     assert predict({"nl": ["a b", "b a"], "text": ["c", "c"]})["prediction"] == predicted
+    with pytest.raises(ValueError, match=r"no column 'nl'; the columns are 'other'; text_column names another$"):
+        predict({"other": ["a b"]})
     assert main(command(folder, source, tmp_path / "other.jsonl", "--text_column=other, one")) == 0
     assert [row["prediction"] for row in read_rows(tmp_path / "other.jsonl")] != predicted
     plain = write_table(tmp_path / "plain.jsonl", [{"text": "a b"}])  # without the column of the training

@@ -361,7 +361,7 @@ def test_a_second_training_into_the_same_folder_is_refused(
     assert not folder.exists()
     error = refused(capsys, *command(train_file, interrupted))
     assert "holds an unfinished run: continue it with" in error
-    assert f"--resume_from_checkpoint {interrupted / 'checkpoint-4'}" in error
+    assert "--resume_from_checkpoint auto" in error
     folder.mkdir()
     (folder / LOCK_FILE).touch()  # of a killed process
     assert main(command(train_file, folder, max_steps=1)) == 0

@@ -6,6 +6,7 @@ Later commands read other files in the same way, unless they are told another on
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ from ..arguments import Values
 from .columns import match_column
 from .features import SEPARATOR
 from .files import FilePath, data_suffix, open_text, resolve_file, show_path
-from .rows import SUFFIXES, TABLE_SUFFIXES, find_delimiter, number_rows
+from .rows import DELIMITERS, SUFFIXES, TABLE_SUFFIXES, find_delimiter, number_rows
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,9 @@ def recall_options(tokenizer: object, given: Values, columns: Collection[str] | 
 
     Args:
         columns: those that there are; others are not taken. None: unknown.
+
+    Raises:
+        ValueError: there is one column, whose name is that of the training and others.
     """
     options = dict(given)
     for name, value in read_options(tokenizer).items():
@@ -58,6 +62,11 @@ def recall_options(tokenizer: object, given: Values, columns: Collection[str] | 
         if columns is None or not name.endswith("_column") or match_column(value, columns) is not None:
             options[name] = value
             logger.info("%s is %r, as in the training of the model (--%s sets another)", name, value, name)
+        elif len(columns) == 1 and match_column(value, _split_names(only := next(iter(columns)))) is not None:
+            raise ValueError(
+                f"there is no column {value!r}, the {name} of the training, but {only!r}: if these are several, pass "
+                "another delimiter (--delimiter)"
+            )
         else:
             logger.info("there is no column %r, the %s of the training", value, name)
     return options
@@ -90,3 +99,8 @@ def recall_delimiter(tokenizer: object, given: str | None, path: Path) -> str:
             logger.info(message, show_path(path), saved)
             given = saved
     return find_delimiter(path, given)
+
+
+def _split_names(header: str) -> list[str]:
+    """The names of columns in a header that was read with another delimiter."""
+    return re.split(f"[{''.join(DELIMITERS)}]", header)

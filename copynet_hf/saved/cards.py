@@ -168,7 +168,8 @@ def command_line(arguments: Mapping[str, object]) -> str:
     """The command `copynet-hf train` with these arguments; paths are reduced to their last component."""
     words = ["copynet-hf", "train"]
     for name, value in arguments.items():
-        if name not in ("output_dir", "disable_tqdm"):  # the latter shows the training, and does not change it
+        # The last two do not change the model.
+        if name not in ("output_dir", "disable_tqdm", "resume_from_checkpoint"):
             values = [_format_value(name, each) for each in (value if isinstance(value, list) else [value])]
             is_option = len(values) == 1 and values[0].startswith("-")  # as an argument of its own
             words += [f"--{name}={values[0]}"] if is_option else [f"--{name}", *values]

@@ -109,7 +109,9 @@ class EarlyEnd(TrainerCallback):
         if control.should_training_stop:  # also after the training, when the kept checkpoint is evaluated
             return
         if reason := find_end(args, state, self.patience):
-            log_line("%s: the training ends (with --load_best_model_at_end False it goes on)", reason)
+            log_line(
+                "%s: the training ends (it goes on with --load_best_model_at_end False, for harder texts)", reason
+            )
             control.should_training_stop = True
 
 

@@ -45,12 +45,12 @@ def check_output_dir(output_dir: str | None, overwrite: bool, checkpoint: str | 
         raise ValueError(
             f"--output_dir {folder} already holds {existing[0]}: use another folder, or --overwrite_output_dir"
         )
-    if checkpoints := list_checkpoints(folder):
+    if list_checkpoints(folder):
         with lock_output_dir(folder):  # else it is being written, by a run that is not to be continued
             pass
         raise ValueError(
-            f"--output_dir {folder} holds an unfinished run: continue it with --resume_from_checkpoint "
-            f"{checkpoints[-1]}, or start again with --overwrite_output_dir"
+            f"--output_dir {folder} holds an unfinished run: continue it with --resume_from_checkpoint auto, or start "
+            "again with --overwrite_output_dir"
         )
     return folder
 

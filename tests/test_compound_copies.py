@@ -20,7 +20,7 @@ from transformers import Seq2SeqTrainingArguments
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import TrainArguments
 from copynet_hf.model.prediction import predict
-from copynet_hf.training.compound_copies import add_compounds, find_copied, find_names
+from copynet_hf.training.compound_copies import IDENTIFIER, add_compounds, find_copied, find_names, take_compounds
 from copynet_hf.training.dataset import encode_pairs
 from copynet_hf.training.reach import measure_reach
 from copynet_hf.training.tokenizer_setup import train_tokenizer
@@ -228,6 +228,16 @@ def test_scripts_without_spaces_have_identifiers_among_their_letters_and_no_name
     assert len({tuple(row.values()) for row in after} - {tuple(row.values()) for row in rows}) > 290
 
 
+@pytest.mark.parametrize("code", ["KX-๑๒๓", "๑๒๓๔๕", "KX-120/7"])
+def test_digits_of_any_script_are_part_of_identifiers(code: str) -> None:
+    assert find_copied(f"เลขที่{code} ครับ", code, train(calls(), segmenter="char")) == [code]
+
+
+@pytest.mark.parametrize("text", ["KX--123", "Anna--12345", "12345元", "1" * 10_000 + "元", "a1" * 10_000])
+def test_what_is_no_identifier(text: str) -> None:
+    assert IDENTIFIER.search(text) is None
+
+
 def test_a_code_gets_another_mark_or_none() -> None:
     generator = random.Random(0)
     codes = [f"KU-{generator.randrange(1000, 10**6)}" for _ in range(300)]
@@ -361,6 +371,38 @@ def test_the_training_pairs_alone_change_and_only_where_the_model_copies(mechani
     assert list(trainer.train_dataset["labels"]) == list(same)
     number = sum(loader.dataset[row]["labels"] != same[row % len(pairs)] for row in rows)
     assert number == 0 if mechanism == "none" else number > 30
+
+
+def test_harder_pairs_are_validation_pairs_that_change() -> None:
+    pairs = Dataset.from_list([*calls(40), {"text": "Call at", "summary": "from"}])
+    tokenizer = train(pairs)
+    harder = take_compounds(pairs, tokenizer, 9, None)
+    assert harder is not None
+    assert len(harder) == 9
+    assert {row["text"] for row in harder}.isdisjoint(pairs["text"])
+    assert take_compounds(pairs.select([40]), tokenizer, 9, None) is None
+
+
+def test_an_evaluation_without_a_mistake_says_how_many_augmented_pairs_are_right(tmp_path: Path) -> None:
+    """Of a model that has learned to copy names of one word, with and without the augmentation."""
+    pairs = Dataset.from_list([{"text": row["text"], "summary": row["text"].split()[1]} for row in calls(200)])
+    tokenizer = train(pairs)
+    shares = []
+    for share in (0.0, 0.3):
+        config = CopyNetConfig.for_tokenizer(tokenizer, **SIZES)
+        args = Seq2SeqTrainingArguments(
+            str(tmp_path / str(share)), use_cpu=True, report_to="none", learning_rate=0.02, num_train_epochs=8, seed=1
+        )
+        splits = {"train": pairs, "validation": pairs.select(range(30))}
+        trainer = CopyNetTrainer(
+            CopyNetForConditionalGeneration(config), tokenizer, splits, args, TrainArguments(compound_copies=share)
+        )
+        trainer.train()
+        metrics = trainer.evaluate()
+        assert metrics["eval_sequence_accuracy"] == 100.0
+        shares.append(metrics.get("eval_compound_accuracy"))
+    assert shares[0] is None
+    assert shares[1] > 50
 
 
 @pytest.mark.parametrize("lengths", [[1] * 400, [*range(1, 201), *range(201, 401)]])

@@ -167,6 +167,7 @@ def test_a_base_model_saved_alone_names_the_classes_to_load(tmp_path: Path) -> N
         "AutoModelForSeq2SeqLM": "modeling_copynet.CopyNetForConditionalGeneration",
     }
     assert (tmp_path / "modeling_copynet.py").exists()
+    assert "custom_pipelines" not in json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
 
 
 # ---- the Hub
@@ -192,6 +193,10 @@ def test_the_code_is_the_package_s_own_and_flat(pushed: Pushed) -> None:
         assert {"modeling_copynet.py", "tokenization_copynet.py", "configuration_copynet.py"} <= code
         assert not any("/" in path for path in files)
         assert all(files[path] == (package / path).read_bytes() for path in code)
+        if "config.json" in files and "generation_config.json" in files:
+            config = json.loads(files["config.json"])
+            assert config["custom_pipelines"]["copy-text2text"]["impl"] == "pipeline.CopyText2TextPipeline"
+            assert "pipeline.py" in code
 
 
 def test_saving_and_pushing_in_one_call_keeps_the_card_of_the_folder(pushed: Pushed) -> None:

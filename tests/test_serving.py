@@ -1,4 +1,4 @@
-"""`copynet-hf serve`: the outputs of predict(), without torch and Transformers, and its behaviour under bad input."""
+"""`copynet-hf serve`: the outputs of predict(), without torch, and its behaviour under bad input."""
 
 from __future__ import annotations
 

@@ -319,6 +319,16 @@ def test_a_short_training_with_many_evaluations_does_not_end_after_three() -> No
         assert find_end(args, state, patience=None) == reason
 
 
+def test_a_training_goes_on_while_more_of_the_augmented_pairs_are_learned() -> None:
+    args, state = selecting_by("mean_accuracy"), TrainerState(max_steps=3000)
+    for state.global_step, share in enumerate((80.0, 90.0, 90.0, 95.0, 95.0, 90.0, 95.0), 1):
+        assert find_end(args, state, patience=None) is None
+        state.log_history.append(
+            {"eval_mean_accuracy": 100.0, "eval_compound_accuracy": share, "step": 75 * state.global_step}
+        )
+    assert find_end(args, state, patience=None) == "all validation targets were right in 7 evaluations"
+
+
 FLAT = [50.0] * 20
 
 

@@ -53,7 +53,8 @@ class PublishedModel(PreTrainedModel):
                 **(getattr(self.config, "auto_map", None) or {}),
                 **{auto: f"{module}.{name}" for auto, name in self.auto_classes.items()},
             }
-            self.config.custom_pipelines = deepcopy(self.custom_pipelines)  # the library modifies it
+            if self.custom_pipelines:
+                self.config.custom_pipelines = deepcopy(self.custom_pipelines)  # the library modifies it
         folder = Path(save_directory)
         card = folder / "README.md"
         self._card_to_keep = card.read_bytes() if card.exists() else None

@@ -1,1 +1,1 @@
-"""Serving: an exported model over HTTP, without torch and Transformers; pages to try a model in the browser."""
+"""Serving: an exported model over HTTP, without torch; pages to try a model in the browser."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +36,21 @@ def load_exported_tokenizer(folder: str | Path) -> Any:
     is_copynet = config.get("tokenizer_class") == "CopyNetTokenizer"
     if is_copynet and config.get("split_special_tokens", True) and not (folder / PIECES_FILE).exists():
         return PlainTokenizer.from_pretrained(folder)
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is no torch
+    if find_spec("torch") is None:
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is none
     from transformers import AutoTokenizer, PreTrainedConfig
 
     from ..model.tokenization_copynet import CopyNetTokenizer
 
-    if is_copynet:
-        return CopyNetTokenizer.from_pretrained(folder)
-    # With that of a CopyNet, it would ask whether to run the code of the folder.
-    return AutoTokenizer.from_pretrained(folder, config=PreTrainedConfig(), trust_remote_code=False)
+    try:
+        if is_copynet:
+            return CopyNetTokenizer.from_pretrained(folder)
+        # With the config of a CopyNet, it would ask whether to run the code of the folder.
+        return AutoTokenizer.from_pretrained(folder, config=PreTrainedConfig(), trust_remote_code=False)
+    except (OSError, ImportError):  # their messages name the file or the package
+        raise
+    except Exception as error:  # a file whose JSON is valid can make Transformers raise anything
+        raise ValueError(f"the tokenizer of {folder} cannot be loaded ({error}): export the model again") from error
 
 
 class PlainTokenizer(ExtendedVocabulary):
@@ -70,7 +77,7 @@ class PlainTokenizer(ExtendedVocabulary):
         self.split_special_tokens = bool(config["split_special_tokens"])
         if not self.split_special_tokens:
             raise ValueError(
-                "split_special_tokens is False, for which Transformers is needed: save the tokenizer with True"
+                "split_special_tokens is False, which needs Transformers: load the tokenizer with AutoTokenizer"
             )
         self.segmenter = config["segmenter"]
         get_segmenter(self.segmenter)

@@ -119,7 +119,8 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
     All validation targets were right in three evaluations or more, the last of them 150 updates or more after the
-    first; the Trainer keeps the one with the lowest loss. Or, in the second half, neither has the accuracy that
+    first, and in the last three not more of the augmented ones than before; the Trainer keeps the one with the lowest
+    loss. Or, in the second half, neither has the accuracy that
     selects the checkpoint risen for a quarter of the updates and for five evaluations, nor the loss fallen: a model
     may improve for a long time before more targets are right to the last word. Counted in the log of the run, which a
     resumed run continues.
@@ -134,7 +135,9 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
         return None
     is_accuracy = _selecting_accuracy(args) is not None
     full = [step for score, step in scores if score == 100.0] if is_accuracy and scores[-1][0] == 100.0 else []
-    if len(full) >= NUM_FULL and full[-1] - full[0] >= FULL_UPDATES:
+    compounds = _list_scores(state, "compound_accuracy")
+    are_learned = not compounds or _count_after(_find_highest(compounds), compounds) >= NUM_FULL
+    if len(full) >= NUM_FULL and full[-1] - full[0] >= FULL_UPDATES and are_learned:
         return f"all validation targets were right in {len(full)} evaluations"
     sign = 1 if args.greater_is_better else -1
     best_step = _find_highest([(sign * score, step) for score, step in scores])

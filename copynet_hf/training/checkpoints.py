@@ -28,7 +28,8 @@ STATE_FILE = "trainer_state.json"  # of the Trainer, which writes it last
 METRICS_FILE = "{}_results.json"  # of a split; of the Trainer as well
 RECORD_FILE = "run_record.json"
 FINGERPRINT, NUM_PROCESSES, SECONDS = "train_pairs", "num_processes", "seconds"
-KEPT = ("freeze_encoder", "vocabulary_dropout", "compound_copies")  # must be passed again, being in no checkpoint
+# Must be passed again, being in no checkpoint.
+KEPT = ("freeze_encoder", "vocabulary_dropout", "compound_copies", "guided_attention")
 RATES = ("learning_rate", "encoder_learning_rate", "weight_decay")  # are those of the optimizer in the checkpoint
 TOKENIZER = {entry.name: entry.default for entry in dataclasses.fields(TokenizerArguments)}
 

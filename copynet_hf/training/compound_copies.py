@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from string import ascii_uppercase
-from typing import Any
+from typing import Any, cast
 
-from datasets import IterableDataset
+from datasets import Dataset, IterableDataset
 from datasets.fingerprint import Hasher
 
 from ..data.files import Row
@@ -24,27 +24,28 @@ from ..evaluation.metrics import UNSPACED
 from ..model.chains import find_cases
 from ..model.segmentation import CHAINED, SEGMENTERS, Segmenter, is_spelled_letter
 from ..model.tokenization_copynet import CopyNetTokenizer
-from .dataset import CODE, Pairs, spread
+from .dataset import CODE, Pairs, spread, take_spread
 from .guided_attention import find_partners
 
 JOINING_MARKS = " " * 2 + "-'’/.&+_"  # a space twice as often as each of the others
 IDENTIFIER_MARKS = "-/"
-# Of scripts with spaces: in others, an identifier may have letters beside it.
-_CHARACTER, _LETTER = rf"[^\W{UNSPACED}]", rf"[^\W\d_{UNSPACED}]"
-_ANY = rf"(?:{_CHARACTER}|[/-]){{0,50}}"
-_MARKS, _UNITS = r".,:/'’@+\-−–—%٫٬$€£¥₹", "%٫٬$€£¥₹"
+# A digit, or a letter of a script with spaces: in others, an identifier may have letters beside it.
+_CHARACTER, _LETTER = rf"(?:[^\W\d{UNSPACED}]|\d)", rf"[^\W\d_{UNSPACED}]"
+_PART = rf"(?:{_CHARACTER}|[/-](?![/-])){{0,50}}"  # at most, since a search for more takes long in long words
+_UNITS = "%٫٬$€£¥₹"
+_MARKS = rf"{_UNITS}.,:/'’@+\-−–—"
 # Five digits or more, unlike a year, or a letter and three digits in a row; without a neighbouring mark, or a letter
 # behind digits alone, that could make them part of a date, an amount or an address.
 IDENTIFIER = re.compile(
     rf"""(?<!{_CHARACTER}) (?<![{_MARKS}]) (?: (?<!\d\s) | (?=[^\W\d]) )
-    (?= {_ANY}\d{{5}}{_ANY}+(?!\w) | {_ANY}{_LETTER}{_ANY}\d{{3}} | {_ANY}\d{{3}}{_ANY}{_LETTER} )
+    (?= {_PART}\d{{5}}{_PART}+(?!\w) | {_PART}{_LETTER}{_PART}\d{{3}} | {_PART}\d{{3}}{_PART}{_LETTER} )
     {_CHARACTER}+ (?: [/-]{_CHARACTER}+ )* (?! {_CHARACTER} | [{_UNITS}] | [{_MARKS}]{_CHARACTER} | \s\d )""",
     re.VERBOSE,
 )
 MAX_NAME_SHARE = 0.2  # of the pairs that have one of the vocabulary
 MAX_COMPOUNDS, NUM_SLOTS = 2, 8  # in a pair, and the slots that their parts need at most
 SAMPLE_SIZE = 1_000  # pairs from which names, and the other parts of compounds, are taken
-_CODE = Hasher.hash_bytes([CODE.encode(), Path(__file__).read_bytes()])
+_CODE = Hasher.hash_bytes([CODE.encode(), UNSPACED.encode(), Path(__file__).read_bytes()])
 
 
 def add_compounds(
@@ -96,6 +97,13 @@ def add_compounds(
         {} if isinstance(pairs, IterableDataset) else {"num_proc": num_proc, "desc": "Augmenting"}
     )
     return pairs.map(change, batched=True, fn_kwargs={"code": _CODE}, **options) if copied else pairs
+
+
+def take_compounds(pairs: Dataset, tokenizer: CopyNetTokenizer, size: int, *limits: int | None) -> Dataset | None:
+    """Up to `size` of the pairs that `add_compounds`, with these limits, changes; None: it changes none."""
+    changed = add_compounds(pairs, tokenizer, 1.0, *limits)
+    rows = [row for row, (old, new) in enumerate(zip(pairs, changed, strict=True)) if old != new]
+    return cast(Dataset, changed).select(take_spread(rows, size)) if rows else None
 
 
 def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> set[str]:

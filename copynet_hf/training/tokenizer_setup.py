@@ -175,6 +175,7 @@ class _WordCounts:
 
     def __init__(self, segmenter: str, generated_count: int, changes: Sequence[str], *, has_chains: bool) -> None:
         self.split, self.has_chains, self.changes = get_segmenter(segmenter).split, has_chains, changes
+        self.of_words = [mark for mark in changes if mark != INITIAL]
         self.generated_count = generated_count
         self.read, self.copied, self.changed, self.generated = (Counter[str]() for _ in range(4))
         self.used: set[str] = set()
@@ -186,8 +187,7 @@ class _WordCounts:
         text, facts = self.split(row["text"]), [word for fact in row.get("facts") or () for word in fact]
         source, target = [*text, *facts], self.split(row["summary"])
         in_source = {*source}
-        of_words = [mark for mark in self.changes if mark != INITIAL]
-        forms_of = {word: {*_list_forms(word, of_words)} if self.has_chains else {word} for word in in_source}
+        forms_of = {word: {*_list_forms(word, self.of_words)} if self.has_chains else {word} for word in in_source}
         in_another_form = set().union(*forms_of.values())
         others = [word for word in target if word not in in_source]
         joined = Joined.of_words(text if self.has_chains else [])
@@ -204,14 +204,15 @@ class _WordCounts:
         self._add_hard(others, made, source, joined)
 
     def _add_hard(self, words: Sequence[str], made: Collection[str], source: Sequence[str], joined: Joined) -> None:
-        """Counts those of the words that would have to be spelled more often, and notes what chains may make of a
-        source word or number.
+        """Counts the words that would have to be spelled again, up to `generated_count` times, and notes what chains
+        may make of a source word or number.
 
         Args:
             words: those of a target that its source does not have.
             made: those of them that it has in another form.
         """
         needs_chains = self.generated_count > 1 or not ENDING_CUTS.isdisjoint(self.changes)
+        in_source = {*source}
         chains = _find_chains(words, source, self.changes) if self.has_chains and needs_chains else {}
         for word, chain in chains.items():
             if word not in made and word.isalpha():
@@ -219,7 +220,7 @@ class _WordCounts:
         spelled = [word for word in words if word not in chains] if self.generated_count > 1 else []
         self.generated.update((self.generated_count - 1) * spelled)
         for word in words if self.has_chains else ():
-            if word not in made and (frames := _find_frames(word, {*source}, joined)):
+            if word not in made and (frames := _find_frames(word, in_source, joined)):
                 self.framed.append((word, self.generated_count if word in spelled else 1, frames))
 
     def leave_out_framed(self) -> None:
@@ -228,8 +229,8 @@ class _WordCounts:
             self.generated[word], self.changed[word] = self.generated[word] - times, self.changed[word] + 1
 
     def leave_out_inflected(self) -> None:
-        """So are words that are made of several others by cutting their endings. One that is always made of the same,
-        as send of sent, is generated."""
+        """Words that are made of several others by cutting their endings are changed, not generated. One that is
+        always made of the same, as send of sent, is generated."""
         for word, cut_words in self.inflected.items():
             if len({*cut_words} - {None}) + bool(self.copied[word]) > 1:
                 self.generated[word] -= len(cut_words)

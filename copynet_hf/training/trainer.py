@@ -40,7 +40,7 @@ from ..model.vocabularies import IGNORED_LABEL
 from ..saved.cards import CARD
 from .callbacks import EarlyEnd, LogTable, SilentProgress, TimeLimit, find_end, has_lower_loss
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, STATE_FILE, find_damage
-from .compound_copies import add_compounds
+from .compound_copies import add_compounds, take_compounds
 from .dataset import Pairs, encode_pairs, take_spread
 from .encoder_training import split_parameter_groups
 from .guided_attention import GUIDED_UPDATES, build_guide
@@ -70,7 +70,9 @@ class CopyNetTrainer(Trainer):
     An evaluation also generates outputs: with `predict_with_generate` for all pairs, as `evaluate_pairs` does; else
     greedily, with `<unk>` allowed, for the first `SAMPLE_SIZE`, of which it logs `eval_copy_mode_fraction` (the words
     written by the copy mode, in percent) and `eval_unk_rate`. Once teacher forcing finds at most half of the targets
-    wrong, outputs are generated for up to `SAMPLE_SIZE` of these, too: one may be right in other tokens.
+    wrong, outputs are generated for up to `SAMPLE_SIZE` of these, too: one may be right in other tokens. Once none is
+    wrong, it logs `eval_compound_accuracy`, the percentage of up to `SAMPLE_SIZE` augmented validation pairs that are
+    right.
 
     Args:
         pairs: the splits `train` and, where given, `validation`.
@@ -91,8 +93,11 @@ class CopyNetTrainer(Trainer):
         train, validation = pairs["train"], pairs.get("validation")
         limits = (run_args.max_target_length, run_args.preprocessing_num_workers)
         self.compounds: Dataset | None = None  # all training pairs, augmented; `EpochSampler` draws a share of them
+        self.harder_pairs: Dataset | None = None  # some validation pairs, augmented
         self.compound_copies = run_args.compound_copies
         if self.compound_copies and model.config.copies and isinstance(tokenizer, CopyNetTokenizer):
+            if validation is not None:
+                self.harder_pairs = take_compounds(validation, tokenizer, SAMPLE_SIZE, *limits)
             if isinstance(train, IterableDataset) or training_args.train_sampling_strategy not in DRAWN:
                 train = add_compounds(train, tokenizer, self.compound_copies, *limits)
             elif (changed := add_compounds(train, tokenizer, 1.0, *limits)) is not train:
@@ -282,7 +287,18 @@ class CopyNetTrainer(Trainer):
         # by one process, so that all have the same: rounding differs between machines
         written = [self._find_written(is_right, labels, pairs) if self.is_world_process_zero() else None]
         is_right[broadcast_object_list(written)[0]] = True
-        return measure_accuracy(is_right, labels)
+        scores = measure_accuracy(is_right, labels)
+        if self.harder_pairs is not None and is_right.all():
+            found = [self._measure_compounds(self.harder_pairs) if self.is_world_process_zero() else 0.0]
+            scores["compound_accuracy"] = broadcast_object_list(found)[0]
+        return scores
+
+    def _measure_compounds(self, pairs: Dataset) -> float:
+        """The share, in %, of these pairs whose targets a greedy search writes."""
+        tokenizer = cast(PreTrainedTokenizerBase, self.processing_class)
+        outputs = predict_pairs(self.copynet, tokenizer, pairs, num_beams=1)
+        right = find_right(tokenizer, [row[0] for row in outputs], list(pairs["summary"]))
+        return 100 * sum(right) / len(right)
 
     def _find_written(self, is_right: np.ndarray, labels: np.ndarray, pairs: Dataset) -> list[int]:
         """Of the targets with wrong words, and at most `SAMPLE_SIZE` of them, those that a greedy search writes; none

@@ -1,4 +1,4 @@
-"""Times the preprocessing of LCSTS: building the vocabulary, augmenting every pair, then encoding them.
+"""Times the preprocessing of LCSTS: building the vocabulary, then encoding every pair.
 
     python benchmarks/preprocessing.py [--rounds 5] [--data ../shared/data]
 
@@ -20,7 +20,6 @@ from measure import format_table, parse_arguments, run_in_process, time_side_by_
 
 from copynet_hf.arguments import MAX_TARGET_LENGTH, TrainArguments
 from copynet_hf.model.tokenization_copynet import CopyNetTokenizer
-from copynet_hf.training.compound_copies import add_compounds
 from copynet_hf.training.dataset import encode_pairs, read_training_pairs
 from copynet_hf.training.model_setup import Pairs
 from copynet_hf.training.tokenizer_setup import train_tokenizer
@@ -68,25 +67,17 @@ def time_steps(segmentation: Segmentation, file: str, rounds: int) -> tuple[int,
     def build_vocabulary(pairs: Pairs) -> CopyNetTokenizer:
         return train_tokenizer(pairs, arguments)
 
-    def augment(pairs: Pairs, processes: int) -> Any:
-        return add_compounds(pairs, tokenizer, 1.0, MAX_TARGET_LENGTH, processes)
-
-    def encode(pairs: Pairs, processes: int) -> Any:
-        return encode_pairs(pairs, tokenizer, MAX_TARGET_LENGTH, processes)
-
-    def run(step: Callable[[Pairs, int], Any], pairs: Pairs, processes: int) -> None:
-        result = step(pairs, processes)
-        for cache_file in result.cache_files if result is not pairs else ():
+    def encode(pairs: Pairs, processes: int) -> None:
+        encoded: Any = encode_pairs(pairs, tokenizer, MAX_TARGET_LENGTH, processes)
+        for cache_file in encoded.cache_files:
             Path(cache_file["filename"]).unlink()
 
     tokenizer = build_vocabulary(once)
     calls: dict[str, Callable[[], Any]] = {}
     for size, pairs in {"once": once, "copies": datasets.concatenate_datasets([once] * segmentation.copies)}.items():
         calls[f"vocabulary 1 {size}"] = partial(build_vocabulary, pairs)
-        steps = {"ids": encode} | ({"compounds": augment} if segmentation.name == "char" else {})
-        for name, step in steps.items():
-            for processes in PROCESSES:
-                calls[f"{name} {processes} {size}"] = partial(run, step, pairs, processes)
+        for processes in PROCESSES:
+            calls[f"ids {processes} {size}"] = partial(encode, pairs, processes)
     return len(once), time_side_by_side(calls, rounds, warmup=0)
 
 

@@ -100,7 +100,8 @@ def add_compounds(
 
 
 def take_compounds(pairs: Dataset, tokenizer: CopyNetTokenizer, size: int, *limits: int | None) -> Dataset | None:
-    """Up to `size` of the pairs that `add_compounds`, with these limits, changes; None: it changes none."""
+    """Some pairs as `add_compounds` changes them, with these limits; None: of a sample, it changes none."""
+    pairs = pairs.select(take_spread(range(len(pairs)), SAMPLE_SIZE))
     changed = add_compounds(pairs, tokenizer, 1.0, *limits)
     rows = [row for row, (old, new) in enumerate(zip(pairs, changed, strict=True)) if old != new]
     return cast(Dataset, changed).select(take_spread(rows, size)) if rows else None

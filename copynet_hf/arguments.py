@@ -146,7 +146,7 @@ class TokenizerArguments(Arguments):
     vocab_size: int | None = count("size", shown="3000 characters or 10000 words")
     min_frequency: int | None = count("rarer words are copied", shown="5, 3 or 1")
     chains: bool = argument("join target words from others", True)
-    letters: bool | None = argument("letters of rare words", shown="for word_*, code_*")
+    letters: bool | None = argument("letters of rare words", shown="word_*, code_*")
     max_source_oov: int | None = argument("slots", shown="computed from the sources")
 
 

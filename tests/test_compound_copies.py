@@ -373,13 +373,13 @@ def test_the_training_pairs_alone_change_and_only_where_the_model_copies(mechani
     assert number == 0 if mechanism == "none" else number > 30
 
 
-def test_harder_pairs_are_validation_pairs_that_change() -> None:
+def test_validation_compounds_are_pairs_that_change() -> None:
     pairs = Dataset.from_list([*calls(40), {"text": "Call at", "summary": "from"}])
     tokenizer = train(pairs)
-    harder = take_compounds(pairs, tokenizer, 9, None)
-    assert harder is not None
-    assert len(harder) == 9
-    assert {row["text"] for row in harder}.isdisjoint(pairs["text"])
+    compounds = take_compounds(pairs, tokenizer, 9, None)
+    assert compounds is not None
+    assert len(compounds) == 9
+    assert {row["text"] for row in compounds}.isdisjoint(pairs["text"])
     assert take_compounds(pairs.select([40]), tokenizer, 9, None) is None
 
 

@@ -230,17 +230,17 @@ class CopyNetPredictor:
 
     def find_column(self, role: Literal["text", "features"], columns: Collection[str]) -> str:
         """The column of the sources, or of the features; raises ValueError if it is missing."""
-        given, is_given = getattr(self, f"{role}_column"), getattr(self, f"{role}_column") is not None
-        if not is_given:
+        given = name = getattr(self, f"{role}_column")
+        if given is None:
             saved = read_options(self.load()[1]).get(f"{role}_column", role)
-            given = next((name for name in (saved, role) if match_column(name, list(columns))), saved)
+            name = next((each for each in (saved, role) if match_column(each, list(columns))), saved)
         try:
-            column = find_column(given, list(columns))
+            column = find_column(name, list(columns))
         except ValueError as error:
             needs = (
                 f"{self.name} reads features: name their column with features_column; " if role == "features" else ""
             )
-            fix = "" if needs or is_given else f"; {role}_column names another"
+            fix = "" if needs or given is not None else f"; {role}_column names another"
             raise ValueError(f"{needs}{error}{fix}") from None
         if list(columns).count(column) > 1:
             raise ValueError(f"there are two columns {column!r}: rename one")

@@ -110,7 +110,7 @@ class EarlyEnd(TrainerCallback):
             return
         if reason := find_end(args, state, self.patience):
             log_line(
-                "%s: the training ends (it goes on with --load_best_model_at_end False, for harder texts)", reason
+                "%s: the training ends (if new texts are harder, --load_best_model_at_end False trains on)", reason
             )
             control.should_training_stop = True
 
@@ -119,8 +119,8 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
     All validation targets were right in three evaluations or more, the last of them 150 updates or more after the
-    first, and in the last three not more of the augmented ones than before; the Trainer keeps the one with the lowest
-    loss. Or, in the second half, neither has the accuracy that
+    first, and the accuracy on augmented pairs has not risen in the last three; the Trainer keeps the one with the
+    lowest loss. Or, in the second half, neither has the accuracy that
     selects the checkpoint risen for a quarter of the updates and for five evaluations, nor the loss fallen: a model
     may improve for a long time before more targets are right to the last word. Counted in the log of the run, which a
     resumed run continues.

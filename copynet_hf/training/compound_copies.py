@@ -31,7 +31,7 @@ JOINING_MARKS = " " * 2 + "-'’/.&+_"  # a space twice as often as each of the 
 IDENTIFIER_MARKS = "-/"
 # A digit, or a letter of a script with spaces: in others, an identifier may have letters beside it.
 _CHARACTER, _LETTER = rf"(?:[^\W\d{UNSPACED}]|\d)", rf"[^\W\d_{UNSPACED}]"
-_PART = rf"(?:{_CHARACTER}|[/-](?![/-])){{0,50}}"  # at most, since a search for more takes long in long words
+_PART = rf"(?:{_CHARACTER}|[/-](?![/-])){{0,50}}"  # no more: a search in longer words would take long
 _UNITS = "%٫٬$€£¥₹"
 _MARKS = rf"{_UNITS}.,:/'’@+\-−–—"
 # Five digits or more, unlike a year, or a letter and three digits in a row; without a neighbouring mark, or a letter

@@ -93,11 +93,11 @@ class CopyNetTrainer(Trainer):
         train, validation = pairs["train"], pairs.get("validation")
         limits = (run_args.max_target_length, run_args.preprocessing_num_workers)
         self.compounds: Dataset | None = None  # all training pairs, augmented; `EpochSampler` draws a share of them
-        self.harder_pairs: Dataset | None = None  # some validation pairs, augmented
+        self.validation_compounds: Dataset | None = None  # some validation pairs, augmented
         self.compound_copies = run_args.compound_copies
         if self.compound_copies and model.config.copies and isinstance(tokenizer, CopyNetTokenizer):
             if validation is not None:
-                self.harder_pairs = take_compounds(validation, tokenizer, SAMPLE_SIZE, *limits)
+                self.validation_compounds = take_compounds(validation, tokenizer, SAMPLE_SIZE, *limits)
             if isinstance(train, IterableDataset) or training_args.train_sampling_strategy not in DRAWN:
                 train = add_compounds(train, tokenizer, self.compound_copies, *limits)
             elif (changed := add_compounds(train, tokenizer, 1.0, *limits)) is not train:
@@ -288,17 +288,10 @@ class CopyNetTrainer(Trainer):
         written = [self._find_written(is_right, labels, pairs) if self.is_world_process_zero() else None]
         is_right[broadcast_object_list(written)[0]] = True
         scores = measure_accuracy(is_right, labels)
-        if self.harder_pairs is not None and is_right.all():
-            found = [self._measure_compounds(self.harder_pairs) if self.is_world_process_zero() else 0.0]
-            scores["compound_accuracy"] = broadcast_object_list(found)[0]
+        if self.validation_compounds is not None and is_right.all():
+            found = [self._are_written(self.validation_compounds) if self.is_world_process_zero() else None]
+            scores["compound_accuracy"] = 100 * float(np.mean(broadcast_object_list(found)[0]))
         return scores
-
-    def _measure_compounds(self, pairs: Dataset) -> float:
-        """The share, in %, of these pairs whose targets a greedy search writes."""
-        tokenizer = cast(PreTrainedTokenizerBase, self.processing_class)
-        outputs = predict_pairs(self.copynet, tokenizer, pairs, num_beams=1)
-        right = find_right(tokenizer, [row[0] for row in outputs], list(pairs["summary"]))
-        return 100 * sum(right) / len(right)
 
     def _find_written(self, is_right: np.ndarray, labels: np.ndarray, pairs: Dataset) -> list[int]:
         """Of the targets with wrong words, and at most `SAMPLE_SIZE` of them, those that a greedy search writes; none
@@ -313,10 +306,14 @@ class CopyNetTrainer(Trainer):
         order = self._get_eval_sampler(encoded)
         own = {row: encoded[order[row]]["labels"] for row in take_spread(wrong, SAMPLE_SIZE)}
         rows = [row for row, target in own.items() if labels[row][labels[row] != IGNORED_LABEL].tolist() == target]
-        chosen, tokenizer = pairs.select([order[row] for row in rows]), cast(Any, self.processing_class)
-        outputs = predict_pairs(self.copynet, tokenizer, chosen, num_beams=1)
-        are_right = find_right(tokenizer, [row[0] for row in outputs], list(chosen["summary"]))
-        return [row for row, is_written in zip(rows, are_right, strict=True) if is_written]
+        are_written = self._are_written(pairs.select([order[row] for row in rows]))
+        return [row for row, is_written in zip(rows, are_written, strict=True) if is_written]
+
+    def _are_written(self, pairs: Dataset) -> list[bool]:
+        """Whether a greedy search writes the target of each pair."""
+        tokenizer = cast(PreTrainedTokenizerBase, self.processing_class)
+        outputs = predict_pairs(self.copynet, tokenizer, pairs, num_beams=1)
+        return find_right(tokenizer, [row[0] for row in outputs], list(pairs["summary"]))
 
     def _run_epoch(self, *args: object, **kwargs: object) -> None:
         is_over = self.state.global_step >= self.state.max_steps

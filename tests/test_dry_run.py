@@ -59,7 +59,9 @@ def test_a_dry_run_reports_to_no_one(arguments: dict, monkeypatch: pytest.Monkey
 
 def test_a_training_says_the_same(arguments: dict, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="copynet_hf")
-    train_from_arguments({**arguments, "output_dir": str(tmp_path / "model"), "max_steps": 30, "eval_steps": 15})
+    train_from_arguments(
+        {**arguments, "output_dir": str(tmp_path / "model"), "max_steps": 30, "eval_steps": 15, "logging_steps": 20}
+    )
     assert re.search(r"training: 200 pairs, 30 updates of \d+ pairs, [\d.]+ epochs", caplog.text)
     assert "; the checkpoint with the best mean_accuracy on the validation pairs is kept" in caplog.text
     assert "for 8 updates, evaluations not included" in caplog.text  # after 2 + 20 of 30

@@ -101,7 +101,7 @@ def test_the_page_shows_source_output_and_reference_with_what_was_copied_and_wha
     path = tmp_path / "errors.html"
     write_errors(path, make_rows(), "a <model>")
     page = path.read_text(encoding="utf-8")
-    assert "3 of 4 outputs are wrong" in page
+    assert "3 of 4 outputs are wrong." in page
     assert "<h1>a &lt;model&gt;</h1>" in page
     articles = re.findall(r"<article>.*?</article>", page, re.DOTALL)
     headers = [article.split("</header>")[0] for article in articles]
@@ -114,6 +114,12 @@ def test_the_page_shows_source_output_and_reference_with_what_was_copied_and_wha
     assert "<script" not in page
     assert "http" not in page
     assert "<h2>Fields</h2>" not in page
+
+
+def test_the_page_says_where_outputs_are_counted_for_several_reasons(tmp_path):
+    row = make_row(TEXT, "please sent ann", "sent", " bob*")
+    write_errors(tmp_path / "errors.html", [row], "a model")
+    assert "1 of 1 outputs are wrong; some for several reasons." in (tmp_path / "errors.html").read_text()
 
 
 def test_an_evaluation_without_errors_has_a_page(tmp_path):

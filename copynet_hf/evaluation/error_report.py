@@ -89,6 +89,7 @@ def format_page(outputs: Sequence[WrongOutput], total: int, fields: Mapping[str,
         ]
         tables += "<h2>Fields</h2>" + _format_table(["", "right", "references", "only in outputs"], rows)
     more = f", of which the {MAX_ROWS:,} surest are here" if len(outputs) > MAX_ROWS else ""
+    more += "; some for several reasons" if sum(reasons.values()) > len(outputs) else ""
     name = html.escape(title)
     articles = "".join(map(_format_output, outputs[:MAX_ROWS]))
     if articles:

@@ -48,6 +48,9 @@ class LogTable(TrainerCallback):
         self._widths: dict[str, int] = {}
         self._loss: float | None = None
 
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        control.should_log |= control.should_evaluate  # so that each row has a training loss
+
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object) -> None:
         logs = cast("dict[str, float]", kwargs["logs"])
         shown = {name: value for name, value in logs.items() if not name.endswith(self.HIDDEN)}

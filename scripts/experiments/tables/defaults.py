@@ -108,12 +108,12 @@ def score(name: str, folder: Path, test: str, rows: Sequence[Row], settings: Set
 
 
 def _read_tuned_scores(task: Task) -> dict[str, dict[str, Any]]:
-    """The scores and minutes of the tuned model, by test set, from the results that are stored."""
+    """The scores and minutes of the tuned model, by test set, from the results that are stored; those of the first seed,
+    since in dialogue a seed has test pairs of its own."""
     stored, tuned = read_stored(task.table), {}
     for test, data in task.tests.items():
-        runs = find_runs(stored, data, task.model)
-        means = average_scores([run["scores"] for run in runs], task.measures)
-        tuned[test] = {**dict(zip(task.measures, means, strict=True)), "minutes": runs[0]["minutes"]}
+        run = find_runs(stored, data, task.model)[0]
+        tuned[test] = {name: run["scores"][name] for name in task.measures} | {"minutes": run["minutes"]}
     return tuned
 
 

@@ -20,7 +20,14 @@ from transformers import Seq2SeqTrainingArguments
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import TrainArguments
 from copynet_hf.model.prediction import predict
-from copynet_hf.training.compound_copies import IDENTIFIER, add_compounds, find_copied, find_names, take_compounds
+from copynet_hf.training.compound_copies import (
+    IDENTIFIER,
+    add_compounds,
+    find_copied,
+    find_following,
+    find_names,
+    take_compounds,
+)
 from copynet_hf.training.dataset import encode_pairs
 from copynet_hf.training.reach import measure_reach
 from copynet_hf.training.tokenizer_setup import train_tokenizer
@@ -158,7 +165,7 @@ def test_words_that_are_copied_whole(text: str, target: str, expected: list[str]
 
 def test_a_number_gets_another_one_or_letters() -> None:
     generator = random.Random(0)
-    numbers = [str(generator.randrange(30_000, 10**7)) for _ in range(300)]
+    numbers = [str(generator.randrange(30_000, 10**7)) for _ in range(600)]
     pairs = Dataset.from_list([{"text": f"Pay 5000 for {each}.", "summary": f"“{each}”: 5000.00"} for each in numbers])
     shapes = Counter[str]()
     for number, row in zip(numbers, add_compounds(pairs, train(pairs), 1.0), strict=True):
@@ -166,7 +173,7 @@ def test_a_number_gets_another_one_or_letters() -> None:
         assert found is not None, row
         assert row["summary"] == f"“{found[1]}”: 5000.00"
         shapes[re.sub(r"[A-Z]+", "A", re.sub(r"\d+", "1", found[1].replace(number, "#", 1)))] += 1
-    assert {*shapes} == {"#-1", "#/1", "1-#", "1/#", "A-#", "A/#", "A#", "#A"}
+    assert {*shapes} == {"#-1", "#/1", "1-#", "1/#", "A-#", "A/#", "A#", "#A", "#-A", "#/A"}
     assert min(shapes.values()) > 10
 
 
@@ -295,6 +302,55 @@ def test_names_that_generated_words_go_with_stay() -> None:
         rows.append({"text": f"{row['text']} To {city}, by {guide}", "summary": f"{guide} {city} ({codes[city]})"})
     tokenizer = train(Dataset.from_list(rows), min_frequency=10)
     assert find_names(rows, tokenizer) == {"Ines", "Otto", "Ada", "Per", "Uwe", "Kim"}
+
+
+def test_of_some_names_of_two_words_one_goes() -> None:
+    rows = []
+    for row in calls(scripts=["latin", "cyrillic"]):
+        first, last = row["summary"].split(" (")[0].split(": ")
+        rows.append({"text": f"{first} {last.upper()}, please; not Ines", "summary": f"call “{first} {last}”"})
+    tokenizer = train(Dataset.from_list(rows))
+    kinds = Counter[str]()
+    for old, new in zip(rows, add_compounds_of(rows, tokenizer), strict=True):
+        first, last = old["summary"].removeprefix("call “").removesuffix("”").split()
+        name = new["summary"].removeprefix("call “").removesuffix("”")
+        kinds[{first: "first", last: "last"}.get(name, "longer" if " " in name else "joined")] += 1
+        if name in (first, last):
+            written = name if name == first else name.upper()
+            assert new["text"] == f"{written}, please; not Ines"
+    assert min(kinds["first"], kinds["last"]) > 15
+    assert kinds["longer"] > 150
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "expected"),
+    [
+        ("Call Ines  WEBER from Bonn", "Ines Weber, Bonn", {"Ines": "WEBER"}),
+        ("Call Ines Weber from Bonn", "Weber, Ines", {}),
+        ("Call Ines Weber, or Weber from Bonn", "Ines Weber", {}),  # which is her, too
+        ("Call Ines Weber from Weberstadt", "Ines Weber", {}),
+        ("Call Ines Maria Weber from Bonn", "Ines Maria Weber", {"Ines": "Maria", "Maria": "Weber"}),
+        ("Call 47110 Weber of 08154 50", "47110 Weber 08154 50", {}),
+    ],
+)
+def test_words_that_stand_only_behind_another_one(text: str, target: str, expected: dict[str, str]) -> None:
+    assert find_following(text, target, text.replace(",", "").split()[1:]) == expected
+
+
+def test_where_the_vocabulary_has_all_names_parts_of_others_are_made_of_their_halves() -> None:
+    """With the word itself as the other part, it would be there twice."""
+    generator = random.Random(0)
+    people = ["Ines", "Otto", "Ada", "Per", "Uwe", "Kim", "Maria", "Juri"]
+    rows = [{"text": f"Call {person} at {generator.randint(10, 23)}:40.", "summary": person} for person in people * 30]
+    tokenizer = train(Dataset.from_list(rows), min_frequency=1)
+    others = set()
+    for old, new in zip(rows, add_compounds_of(rows, tokenizer), strict=True):
+        assert new["text"].startswith(f"Call {new['summary']} at ")
+        others |= {*re.findall(r"[^\W_]+", new["summary"])} - {old["summary"]}
+    words = {other for other in others if len(other) > 3}
+    assert len(words) > 30
+    assert all(any(word[:2] == name[:2] for name in people) for word in words)
+    assert all(any(word[-1] == name[-1] for name in people) for word in words)
 
 
 @pytest.mark.parametrize("column", ["facts", "features"])

@@ -44,6 +44,8 @@ IDENTIFIER = re.compile(
 )
 MAX_NAME_SHARE = 0.2  # of the pairs that have one of the vocabulary
 MAX_COMPOUNDS, NUM_SLOTS = 2, 8  # in a pair, and the slots that their parts need at most
+SHORTENED = 0.3  # of the drawn words that are the first of a name of two words
+MIN_OTHERS = 200  # words outside the vocabulary, of which parts of compounds are drawn
 SAMPLE_SIZE = 1_000  # pairs from which names, and the other parts of compounds, are taken
 _CODE = Hasher.hash_bytes([CODE.encode(), UNSPACED.encode(), Path(__file__).read_bytes()])
 
@@ -56,7 +58,8 @@ def add_compounds(
     num_proc: int | None = None,
 ) -> Pairs:
     """Augments this share of the pairs: one or two of the words and identifiers of `find_copied` get another shape,
-    wherever source and target have them. With the same pairs and tokenizer, a pair always changes in the same way.
+    wherever source and target have them; or a name of two words loses one of them. With the same pairs and tokenizer,
+    a pair always changes in the same way.
 
     Pairs with facts or features do not change, nor do those of the segmenters `whitespace`, `jieba` and `fugashi`. A
     pair also stays as it is if its source would be truncated, its target would exceed the limit, or more of the target
@@ -76,7 +79,7 @@ def add_compounds(
     names = find_names(sample, tokenizer)
     copied = {word for row in sample for word in find_copied(row["text"], row["summary"], tokenizer, names)}
     words = {word for word in copied if not IDENTIFIER.fullmatch(word)}
-    others = sorted(words - names if tokenizer.segmenter in CHAINED else words)
+    others = _list_others(words, words - names if tokenizer.segmenter in CHAINED else words)
 
     def change(rows: Mapping[str, list[str]], code: str) -> dict[str, list[str]]:
         texts, targets = list[str](), list[str]()
@@ -84,10 +87,14 @@ def add_compounds(
             random = Random(text)
             if random.random() < share:
                 words = find_copied(text, target, tokenizer, names)
+                following = find_following(text, target, words)
                 words = random.sample(words, min(len(words), random.randint(1, MAX_COMPOUNDS)))
-                parts = {word: _draw_parts(word, word in names, others, random) for word in words}
-                changed = _change_pair(text, target, parts, tokenizer)
-                if parts and _is_as_easy(changed, (text, target), tokenizer, max_target_length):
+                if words and words[0] in following and random.random() < SHORTENED:
+                    changed = _shorten(text, target, words[0], following[words[0]], random)
+                else:
+                    parts = {word: _draw_parts(word, word in names, others, random) for word in words}
+                    changed = _change_pair(text, target, parts, tokenizer)
+                if words and _is_as_easy(changed, (text, target), tokenizer, max_target_length):
                     text, target = changed
             texts.append(text)
             targets.append(target)
@@ -160,6 +167,30 @@ def find_copied(text: str, target: str, tokenizer: CopyNetTokenizer, names: Coll
     return copied
 
 
+def find_following(text: str, target: str, words: Collection[str]) -> dict[str, str]:
+    """The words that stand only behind another one and a space, in source and target, whatever their case: Miller of
+    Anna Miller, by Anna."""
+    words = [word for word in words if word[0].isalpha() and not IDENTIFIER.fullmatch(word)]
+    texts = [" ".join(each.casefold().split()) for each in (text, target)]
+    return {
+        first: second
+        for first in words
+        for second in words
+        if all(0 < each.count(second.casefold()) == each.count(f"{first} {second}".casefold()) for each in texts)
+    }
+
+
+def _list_others(words: Collection[str], unknown: Collection[str]) -> list[str]:
+    """The words outside the vocabulary; if these are few, also some that are made of halves of two words."""
+    others, random = {*unknown}, Random(0)
+    letters = sorted(word for word in words if word[0].isalpha())
+    for _ in range(2 * MIN_OTHERS if letters else 0):
+        if len(others) < MIN_OTHERS:
+            first, second = random.choices(letters, k=2)
+            others |= {first[: (len(first) + 1) // 2] + second[len(second) // 2 :]} - {*words}
+    return sorted(others)
+
+
 def _get_segmenter(tokenizer: CopyNetTokenizer) -> Segmenter:
     """The segmenter of the words that may become compounds."""
     return SEGMENTERS[tokenizer.segmenter if tokenizer.segmenter in CHAINED else "word_punct"]
@@ -189,6 +220,13 @@ def _change_pair(
     text, target = _replace(text, in_source, tokenizer), _replace(target, in_target, tokenizer)
     text, target = (IDENTIFIER.sub(lambda match: identifiers.get(match[0], match[0]), each) for each in (text, target))
     return text, target
+
+
+def _shorten(text: str, target: str, first: str, second: str, random: Random) -> tuple[str, str]:
+    """Source and target with one of these words where they are side by side, in any case."""
+    both = re.compile(rf"({re.escape(first)})\s+({re.escape(second)})", re.IGNORECASE)
+    kept = random.choice((r"\1", r"\2"))
+    return both.sub(kept, text), both.sub(kept, target)
 
 
 def _is_as_easy(
@@ -228,19 +266,20 @@ def _draw_parts(word: str, is_name: bool, others: Sequence[str], random: Random)
 
 
 def _reshape_identifier(word: str, random: Random) -> str:
-    """A longer one: 47110-815, 815/47110, KA-47110, K47110 or 47110K of 47110; or one with the other mark or without a
-    mark: KA/4711 or KA4711 of KA-4711. What is added has three digits or more, unlike a day or a month."""
+    """A longer one: 47110-815, 815/47110, KA-47110, K47110, 47110K or 47110-K of 47110; or, as often, one with the
+    other mark or without a mark: KA/4711 or KA4711 of KA-4711. What is added has three digits or more, unlike a day or
+    a month."""
     mark, digits = random.choice(IDENTIFIER_MARKS), str(random.randrange(100, 100_000))
     letters = "".join(random.choices(ascii_uppercase, k=random.randint(1, 3)))
     shapes = [
         f"{word}{mark}{digits}",
         f"{digits}{mark}{word}",
         f"{letters}{random.choice(('', mark))}{word}",
-        f"{word}{letters[0]}",
+        f"{word}{random.choice(('', mark))}{letters[0]}",
     ]
     if not {*IDENTIFIER_MARKS}.isdisjoint(word):
         swapped = word.translate(str.maketrans(IDENTIFIER_MARKS, IDENTIFIER_MARKS[::-1]))
-        shapes += [swapped, word.translate(dict.fromkeys(map(ord, IDENTIFIER_MARKS)))]
+        shapes += 2 * [swapped, word.translate(dict.fromkeys(map(ord, IDENTIFIER_MARKS)))]
     return random.choice(shapes)
 
 

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from helpers import refused, write_rows
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, HfArgumentParser, Seq2SeqTrainingArguments
 
+from copynet_hf import CopyNetPredictor
 from copynet_hf.arguments import ArgumentParser, ModelArguments, TokenizerArguments
 from copynet_hf.cli import main
 from copynet_hf.commands import generate, train
@@ -110,6 +112,31 @@ def test_columns_and_delimiter_are_remembered_by_the_model(
     plain = tmp_path / "plain.jsonl"  # without these columns
     write_rows(plain, quickstart_pairs("test", 4))
     assert main([*evaluate[:2], f"--test_file={plain}"]) == 0
+    header, fields = tmp_path / "header.csv", tmp_path / "fields.csv"
+    header.write_text("nl#cmd\n")
+    caplog.clear()
+    assert main([*evaluate[:2], f"--test_file={header}"]) == 2
+    assert "the file holds no row" in capsys.readouterr().err
+    assert "no column" not in caplog.text
+    fields.write_text("nl,branch\ncall me,north\n")
+    with caplog.at_level(logging.WARNING, "copynet_hf"):
+        assert main([*evaluate[:2], f"--test_file={fields}"]) == 0
+    assert "there is no column 'cmd', the summary_column of the training" in caplog.messages
+
+
+def test_guessed_columns_are_remembered_by_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, new, model = tmp_path / "a.csv", tmp_path / "b.csv", tmp_path / "model"
+    rows = [f"{number};{pair['text']};{pair['summary']}" for number, pair in enumerate(quickstart_pairs("train", 16))]
+    path.write_text("\n".join([" ID;Nachricht ;Eintrag", *rows]))
+    assert main(["train", f"--train_file={path}", f"--output_dir={model}", "--max_steps=1", *SMALL]) == 0
+    new.write_text("Nachricht;Filiale;Notiz\ncall me at 10;north;-\n")
+    predict = ["predict", f"--model={model}", f"--input_file={new}", f"--output_file={tmp_path}/out.csv"]
+    assert main(predict) == 0
+    assert [*CopyNetPredictor(str(model))(pd.read_csv(new, sep=";"))["prediction"]]
+    plain = tmp_path / "plain.jsonl"
+    write_rows(plain, quickstart_pairs("train", 16))
+    assert main(["train", f"--train_file={plain}", f"--output_dir={model}2", "--max_steps=1", *SMALL]) == 0
+    assert "file_options" not in json.loads((tmp_path / "model2" / "tokenizer_config.json").read_text())
 
 
 def test_overwriting_starts_again_and_removes_the_results_of_the_earlier_run(folder: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import Values
 from .columns import match_column
@@ -18,18 +18,30 @@ from .features import SEPARATOR
 from .files import FilePath, data_suffix, open_text, resolve_file, show_path
 from .rows import DELIMITERS, SUFFIXES, TABLE_SUFFIXES, find_delimiter, number_rows
 
+if TYPE_CHECKING:
+    from datasets.info import SupervisedKeysData
+
 logger = logging.getLogger(__name__)
 
 KEY = "file_options"  # of tokenizer_config.json
 NAMES = ("text_column", "summary_column", "features_column", "features_separator", "delimiter")
 
 
-def remember_options(tokenizer: Any, options: Mapping[str, object]) -> None:
-    """Adds those of the options `NAMES` that were given to what is saved with the tokenizer."""
+def remember_options(
+    tokenizer: Any, options: Mapping[str, object], columns: SupervisedKeysData | None = None
+) -> None:
+    """Adds those of the options `NAMES` that were given to what is saved with the tokenizer.
+
+    Args:
+        columns: of text and summary, which were guessed where they were not given. Known are `text` and `summary`.
+    """
     tokenizer.init_kwargs.pop(KEY, None)  # of an earlier training
-    given = {name: options[name] for name in NAMES if options.get(name) is not None}
-    if given:
-        tokenizer.init_kwargs[KEY] = given
+    known = {name: options[name] for name in NAMES if options.get(name) is not None}
+    if columns is not None:
+        guessed = {"text_column": columns.input, "summary_column": columns.output}
+        known = {name: column for name, column in guessed.items() if column != name.removesuffix("_column")} | known
+    if known:
+        tokenizer.init_kwargs[KEY] = known
 
 
 def read_options(tokenizer: object) -> dict[str, str]:
@@ -68,14 +80,15 @@ def recall_options(tokenizer: object, given: Values, columns: Collection[str] | 
                 "another delimiter (--delimiter)"
             )
         else:
-            logger.info("there is no column %r, the %s of the training", value, name)
+            logger.warning("there is no column %r, the %s of the training", value, name)
     return options
 
 
 def recall_file_options(
     tokenizer: object, given: Values, path: FilePath, column_names: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """As `recall_options`, for a file: a delimiter and columns that it does not have are not taken.
+    """As `recall_options`, for a file: a delimiter and columns that it does not have are not taken, none of a file
+    without rows.
 
     Raises:
         DataFileError, FileNotFoundError: the file cannot be read.
@@ -85,7 +98,8 @@ def recall_file_options(
     file = resolve_file(path)
     delimiter = recall_delimiter(tokenizer, given["delimiter"], file)
     rows = (row for _, row in islice(number_rows(file, delimiter, column_names), 100) if isinstance(row, dict))
-    return recall_options(tokenizer, {**given, "delimiter": delimiter}, {name for row in rows for name in row})
+    columns = {name for row in rows for name in row}
+    return recall_options(tokenizer, {**given, "delimiter": delimiter}, columns) if columns else dict(given)
 
 
 def recall_delimiter(tokenizer: object, given: str | None, path: Path) -> str:

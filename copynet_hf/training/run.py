@@ -184,7 +184,7 @@ class TrainingRun:
         self.tokenizer, self.model = tokenizer, build_model(tokenizer, args) if model is None else model
         check_tokenizer(self.model.config, tokenizer)
         self.model.config.calibration = None  # that of another training
-        remember_options(tokenizer, vars(args))
+        remember_options(tokenizer, vars(args), pairs["train"].info.supervised_keys)
         if args.freeze_encoder:
             self.model.freeze_encoder()
         tokenizer.model_max_length = args.max_source_length

@@ -28,6 +28,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from copynet_hf import CopyNetTokenizer, load_pairs
 from copynet_hf.cli import main
+from copynet_hf.data.files import show_path
 from copynet_hf.data.remembered import recall_options, remember_options
 from copynet_hf.data.rows import number_rows
 from copynet_hf.inference import file_prediction
@@ -217,6 +218,21 @@ def test_bad_rows_go_to_a_file_of_their_own_with_the_reason(
     for row, reason in zip(bad, [*reasons, "no 'text'", "facts", "facts"], strict=True):
         assert reason in row["reason"]
     assert bad[2]["row"] == {"id": 5}
+
+
+def test_most_rows_that_cannot_be_used_are_an_error_behind_the_output(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = tmp_path / "in.csv", tmp_path / "out.csv"
+    argv = command(model, source, output, "--overwrite_output_file")
+    for bad, good, code in ((21, 22, 0), (20, 1, 0), (21, 20, 2)):
+        source.write_bytes(b"text\n" + b"caf\xe9\n" * bad + b"call me\n" * good)
+        assert main(argv) == code
+        out, err = capsys.readouterr()
+        reason = f"{show_path(source)}, line 2: bytes that do not decode as UTF-8"
+        assert f"{bad} rows without a prediction in {output}.bad.jsonl; the first, {reason}" in out
+        assert (f"most rows have no prediction: {reason}" in err) == (code == 2)
+        assert len(read_rows(output)) == good
 
 
 def test_rows_of_delimiters_alone_are_no_rows(model: Path, tmp_path: Path) -> None:

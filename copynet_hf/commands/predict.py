@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from ..arguments import MIN_CONFIDENCE_HELP, Command, DecodingArguments, argument, between, count
@@ -31,9 +32,11 @@ class PredictArguments(DecodingArguments):
 
 def predict(args: PredictArguments) -> None:
     """Adds a column of outputs to files of any size. Rows keep their columns and their order; those that cannot be
-    used go to OUTPUT_FILE.bad.jsonl with the reason. After a kill, the same command continues where it stopped."""
+    used go to OUTPUT_FILE.bad.jsonl with the reason; if these are most rows, and more than 20, the exit code is 2.
+    After a kill, the same command continues where it stopped."""
     if not args.input_file or not args.output_file:
         raise ValueError(f"no --{'output' if args.input_file else 'input'}_file: pass a file")
+    from ..data.files import MANY_SKIPPED, show_path
     from ..inference.file_prediction import predict_files
     from ..inference.part_files import name_bad_file
     from ..inference.predictor import CopyNetPredictor
@@ -59,7 +62,12 @@ def predict(args: PredictArguments) -> None:
     )
     print(f"{_count_rows(counts.rows)} in {path}")
     if counts.bad_rows:
-        print(f"{_count_rows(counts.bad_rows)} without a prediction in {name_bad_file(path)}")
+        with name_bad_file(path).open(encoding="utf-8") as file:
+            first = json.loads(file.readline())
+        reason = f"{show_path(first['file'])}, line {first['line']}: {first['reason']}"
+        print(f"{_count_rows(counts.bad_rows)} without a prediction in {name_bad_file(path)}; the first, {reason}")
+    if counts.bad_rows > max(counts.rows, MANY_SKIPPED):
+        raise ValueError(f"most rows have no prediction: {reason}")
 
 
 def _count_rows(number: int) -> str:

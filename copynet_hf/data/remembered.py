@@ -27,9 +27,7 @@ KEY = "file_options"  # of tokenizer_config.json
 NAMES = ("text_column", "summary_column", "features_column", "features_separator", "delimiter")
 
 
-def remember_options(
-    tokenizer: Any, options: Mapping[str, object], columns: SupervisedKeysData | None = None
-) -> None:
+def remember_options(tokenizer: Any, options: Mapping[str, object], columns: SupervisedKeysData | None = None) -> None:
     """Adds those of the options `NAMES` that were given to what is saved with the tokenizer.
 
     Args:

@@ -108,8 +108,8 @@ def score(name: str, folder: Path, test: str, rows: Sequence[Row], settings: Set
 
 
 def _read_tuned_scores(task: Task) -> dict[str, dict[str, Any]]:
-    """The scores and minutes of the tuned model, by test set, from the results that are stored; of the first seed, since
-    in dialogue a seed has test pairs of its own."""
+    """The scores and minutes of the tuned model, by test set, from the results that are stored; of the first seed,
+    since in dialogue a seed has test pairs of its own."""
     stored, tuned = read_stored(task.table), {}
     for test, data in task.tests.items():
         run = find_runs(stored, data, task.model)[0]

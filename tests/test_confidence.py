@@ -46,7 +46,7 @@ def test_the_fit_is_that_of_a_general_optimiser(slope, intercept):
         optimiser.zero_grad()
         logits = weights[0] * inputs + weights[1]
         loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, targets.double(), reduction="sum")
-        loss = loss + PRIOR / 2 * ((weights[0] - 1) ** 2 + weights[1] ** 2)
+        loss = loss + PRIOR / (len(right) - wins + 1) / 2 * ((weights[0] - 1) ** 2 + weights[1] ** 2)
         loss.backward()
         return loss
 
@@ -66,6 +66,18 @@ def test_where_all_outputs_are_alike_no_certainty_follows(flag, count):
     surest = calibrate(scores[0], calibration)
     assert 0 < (1 - surest if flag else surest) < 3 / count
     assert calibrate(0.2, calibration) < surest
+
+
+def test_the_fewer_outputs_are_wrong_the_nearer_the_confidence_is_to_the_score():
+    """Of right outputs alone, which have scores from 0.52 to 0.999: nothing shows that 0.5 is not too low."""
+    scores = [1 / (1 + math.exp(-n / 14)) for n in range(1, 100)]
+    alone = fit_calibration(scores, [True] * len(scores))
+    assert 0.5 < calibrate(0.5, alone) < 0.7
+    assert 0.9 < calibrate(0.9, alone) < 0.97
+    others = [0.3 + 0.005 * n for n in range(20)]
+    with_wrong = fit_calibration(scores + others, [True] * len(scores) + [False] * len(others))
+    assert calibrate(0.3, with_wrong) < 0.15
+    assert calibrate(0.8, with_wrong) > 0.95
 
 
 def test_where_no_output_is_right_none_is_sure_however_improbable_the_others_were():

@@ -448,6 +448,24 @@ def test_words_are_cut_where_targets_copy_their_parts_though_the_vocabulary_has_
     assert guess_segmenter(records[95:]) == "word_punct"
 
 
+@pytest.mark.parametrize(
+    ("share", "apart", "segmenter"), [(1.0, True, "word_parts"), (0.2, True, "word_parts"), (1.0, False, "word_punct")]
+)
+def test_words_are_cut_where_sources_name_them_by_their_parts(share: float, apart: bool, segmenter: str) -> None:
+    """Columns of tables, in all or some questions by the words in their names; or tables that these words are not of,
+    so that a question has the parts of a column that is not wanted."""
+    generator, syllables = Random(0), ["ka", "ro", "mi", "lun", "vi", "dra", "te", "so"]
+    names = ["".join(generator.choices(syllables, k=2)) for _ in range(60)]
+    pairs = []
+    for number in range(300):
+        columns = ["_".join(generator.sample(names, 2)) for _ in range(4)]
+        wanted = columns[generator.randrange(4)]
+        named = wanted if apart else "_".join(generator.sample(names, 2))
+        shown = named.replace("_", " ") if number < share * 300 else wanted
+        pairs.append(pair(f"items({', '.join(columns)}): the highest {shown}?", f"SELECT MAX({wanted}) FROM items"))
+    assert guess_segmenter(pairs) == segmenter
+
+
 @pytest.mark.parametrize(("space", "segmenter"), [("", "word_parts"), (" ", "word_punct")])
 def test_words_are_cut_where_rare_parts_are_beside_frequent_ones(space: str, segmenter: str) -> None:
     random = Random(0)

@@ -145,5 +145,6 @@ def calibrate_model(
     assert calibration is not None
     model.config.calibration = list(calibration)
     examples = (f"{calibrate(score, calibration):.2f} for a score of {score:g}" for score in (0.5, 0.9, 0.99))
-    logger.info("confidence: calibrated on validation pairs: %s", ", ".join(examples))
+    message = "confidence: calibrated on %d validation pairs, %d of whose outputs are wrong: %s"
+    logger.info(message, len(right), len(right) - sum(right), ", ".join(examples))
     return calibration

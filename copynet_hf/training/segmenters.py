@@ -38,6 +38,9 @@ UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
 # 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair would be
 # spelled or generated, or digits of this many numbers made up, and fewer than half of them where words are cut.
 MIN_PARTS_SHARE = 0.01
+# Or if, for this share of the pairs, targets copy words whose parts their sources also have as words of their own: 1.7
+# words a pair where a question about the shipping weight is asked of a table with a column `shipping_weight`.
+NAMED_SHARE = 0.1
 # Each digit is a word if targets have more parts of their sources' numbers than this, for each pair, in addition to
 # those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates. Or more numbers most of
 # whose digits are in a row in the source: 0.1 where one phone number in ten begins with 8, and with 7 in its target.
@@ -105,7 +108,11 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     by_words, by_parts = (
         _find_reach(words, name, sample, min_frequency, max_length) for name in ("word_punct", parts)
     )
-    are_cut = _are_hard_words_cut(by_words.reach, by_parts.reach, len(sample)) or _are_words_cut(words, whole_codes)
+    are_cut = (
+        _are_hard_words_cut(by_words.reach, by_parts.reach, len(sample))
+        or _are_words_cut(words, whole_codes)
+        or _are_parts_named(words)
+    )
     changes, reach = by_parts if are_cut else by_words
     are_numbers_cut = _are_numbers_cut(words, whole_codes) or _are_numbers_divided(pairs, words, whole_codes)
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
@@ -155,6 +162,19 @@ def _are_words_cut(words: Sequence[_Words], whole_codes: bool) -> bool:
     return any(
         find_beyond_chance(found, lambda target, own: not own.isdisjoint(target), least) for found in (parts, of_rare)
     )
+
+
+def _are_parts_named(words: Sequence[_Words]) -> bool:
+    """Whether targets copy words such as `shipping_weight` whose parts their sources also have as words of their own:
+    these say which word is meant, and a model that sees no parts has to learn it for each word."""
+    named: list[tuple[set[str], set[str]]] = []
+    for source, target in words:
+        own = {fold_case(word) for word in source}
+        for word in sorted({*source} & {*target}):
+            parts = {fold_case(part) for part in cut_words([word]) if part.isalpha() and len(part) > 1}
+            if len(parts) > 1:
+                named.append((parts, own))
+    return bool(find_beyond_chance(named, lambda parts, own: parts <= own, NAMED_SHARE * len(words)))
 
 
 def _are_letters_cut(words: Sequence[_Words], min_frequency: int) -> bool:

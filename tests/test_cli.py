@@ -223,8 +223,9 @@ def test_unknown_names_are_refused_in_python_as_well(tmp_path: Path) -> None:
 
 
 def test_evaluate_prints_one_json_object_and_nothing_else(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "copynet_hf")
     capsys.readouterr()
     predictions = tmp_path / "deep" / "predictions.jsonl"
     argv = f"--model={folder}/model --test_file={folder}/test.jsonl --num_beams=3 --num_return_sequences=3"
@@ -241,6 +242,9 @@ def test_evaluate_prints_one_json_object_and_nothing_else(
         assert len(row["predictions"]) == 3
         assert row["predictions"][0] == row["prediction"] == "".join(row["words"]).strip()
         assert len(row["copied"]) == len(row["words"])
+    accepted = [row["right"] for row in rows if row["confidence"] >= 0.5]
+    share = f"{100 * sum(accepted) / len(accepted):.1f} % right" if accepted else "none"
+    assert f"confidence at least 0.5: {len(accepted)} of 8 outputs, {share}" in caplog.messages
 
 
 def test_evaluate_overwrites_a_file_only_with_overwrite_output_file(

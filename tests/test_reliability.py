@@ -9,6 +9,7 @@ import random
 import pytest
 
 from copynet_hf.evaluation.reliability import (
+    measure_accepted,
     measure_auroc,
     measure_calibration_error,
     measure_coverage,
@@ -52,6 +53,16 @@ def test_outputs_of_one_score_count_as_their_mean():
         "70": 100.0,
         "90": 50.0,
         "100": 50.0,
+    }
+
+
+def test_outputs_are_accepted_from_the_threshold_on():
+    confidences, right = [0.9, 0.95, 0.8999, 0.2], [True, False, True, False]
+    assert measure_accepted(confidences, right, (0.0, 0.9, 0.92, 0.99)) == {
+        0.0: (4, 2),
+        0.9: (2, 1),
+        0.92: (1, 0),
+        0.99: (0, 0),
     }
 
 

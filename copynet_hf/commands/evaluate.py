@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -10,12 +11,16 @@ from pathlib import Path
 
 from ..arguments import Command, DecodingArguments, TestArguments, argument, count
 
+logger = logging.getLogger(__name__)
+
 WRITTEN = {
     "output_file": (".jsonl", ".json"),
     "errors_file": (".html", ".jsonl"),
     "curve_file": (".png", ".svg", ".pdf"),
 }
 """The files that can be written, and how their names may end."""
+THRESHOLDS = (0.5, 0.8, 0.9, 0.95, 0.98)
+"""Of the confidence, for which the log says how many outputs have it, and how many of these are right."""
 
 
 @dataclass
@@ -36,7 +41,7 @@ def evaluate(args: EvaluateArguments) -> None:
     with redirect_stdout(sys.stderr):  # only the scores go to stdout
         from ..evaluation.error_report import write_errors
         from ..evaluation.errors import score_fields
-        from ..evaluation.reliability import measure_coverage
+        from ..evaluation.reliability import measure_accepted, measure_coverage
         from ..evaluation.scoring import evaluate_pairs
         from ..inference.backends import load_backend
         from ..inference.part_files import write_json_lines
@@ -63,6 +68,12 @@ def evaluate(args: EvaluateArguments) -> None:
         options = {**args.search_options(), "num_return_sequences": args.num_return_sequences}
         with explain_memory_errors():
             scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
+        right = [bool(each["right"]) for each in predictions]
+        confidences = [float(each["confidence"] or 0.0) for each in predictions]
+        for threshold, (accepted, num_right) in measure_accepted(confidences, right, THRESHOLDS).items():
+            message = "confidence at least %g: %s of %s outputs, %s"
+            share = f"{100 * num_right / accepted:.1f} % right" if accepted else "none"
+            logger.info(message, threshold, f"{accepted:,}", f"{len(right):,}", share)
         if fields := score_fields(predictions):
             scores["field_accuracy"] = {name: round(field["accuracy"], 2) for name, field in fields.items()}
         if output_file is not None:
@@ -70,8 +81,6 @@ def evaluate(args: EvaluateArguments) -> None:
         if errors_file is not None:
             write_errors(errors_file, predictions, f"{args.model} on {args.test_file or args.dataset_name}")
         if curve_file is not None:
-            right = [bool(each["right"]) for each in predictions]
-            confidences = [float(each["confidence"] or 0.0) for each in predictions]
             curve_file.parent.mkdir(parents=True, exist_ok=True)
             plot_coverage({"": 100 * measure_coverage(confidences, right)}, curve_file)
     print(json.dumps(scores))

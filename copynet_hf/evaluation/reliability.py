@@ -39,6 +39,15 @@ def measure_surest(
     return {share: 100 * float(curve[count - 1]) for share, count in counts.items()}
 
 
+def measure_accepted(
+    confidences: Sequence[float] | Array, right: Sequence[bool] | Array, thresholds: Sequence[float]
+) -> dict[float, tuple[int, int]]:
+    """For each threshold, how many outputs have at least this confidence, and how many of these are right."""
+    values, flags = np.asarray(confidences, float), np.asarray(right, bool)
+    accepted = {threshold: values >= threshold for threshold in thresholds}
+    return {threshold: (int(each.sum()), int((each & flags).sum())) for threshold, each in accepted.items()}
+
+
 def measure_auroc(scores: Sequence[float] | Array, right: Sequence[bool] | Array) -> float | None:
     """The probability that a right output has a higher score than a wrong one, from 0 to 1; a tie counts as half. None
     if all outputs are right, or none is."""

@@ -732,6 +732,10 @@ def test_a_file_of_malformed_records_is_an_error_with_line_and_reason(
 def test_what_names_no_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.docx: the name must end in one of \.jsonl"):
         load_pairs(train_file=write(tmp_path / "a.docx", "x"))
+    with pytest.raises(ValueError, match=r"a\.xlsx: .*: save the sheet as CSV \(UTF-8\)"):
+        load_pairs(train_file=write(tmp_path / "a.xlsx", "x"))
+    with pytest.raises(DataFileError, match=r"a\.csv: a zip archive, as of Excel: save the sheet as CSV \(UTF-8\)"):
+        load_pairs(train_file=write(tmp_path / "a.csv", "PK\x03\x04 x\n"))
     with pytest.raises(FileNotFoundError, match=r"gone\.csv"):
         load_pairs(train_file=tmp_path / "gone.csv")
     with pytest.raises(ValueError, match="either files or dataset_name"):

@@ -516,7 +516,7 @@ BAD_INPUT = {
     "--input_file {folder}/in.jsonl --output_file {folder}/in.jsonl": "would write the input file",
     "--input_file {folder} --output_file {folder}/in.jsonl --overwrite_output_file": "would write the input file",
     "--input_file {folder}/none.jsonl --output_file {folder}/o.jsonl": "no such file",
-    "--input_file {folder}/a.txt --output_file {folder}/o.jsonl": "the name must end in .jsonl",
+    "--input_file {folder}/a.txt --output_file {folder}/o.jsonl": "the name must end in one of .jsonl",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column body": "no column 'body'",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --text_column n": "column 'n' holds no strings",
     "--input_file {folder}/in.jsonl --output_file {folder}/o.jsonl --prediction_column n": "has a column 'n'",

@@ -8,7 +8,7 @@ import io
 import logging
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -26,6 +26,7 @@ class DataFileError(ValueError):
     """A data file that cannot be used at all; the message names it."""
 
 
+_SHEETS, _ZIP_START = (".xlsx", ".xls", ".ods"), b"PK\x03\x04"
 MANY_SKIPPED = 20  # rows; if more are malformed, and more than half of a file, it is not read
 
 
@@ -85,6 +86,13 @@ def data_suffix(path: FilePath) -> str:
     return Path(name.removesuffix(".gz")).suffix
 
 
+def refuse_format(path: FilePath, suffixes: Sequence[str]) -> DataFileError:
+    """The error for a file of another format than these."""
+    mend = ": save the sheet as CSV (UTF-8)" if data_suffix(path) in _SHEETS else ""
+    endings = ", ".join(suffixes)
+    return DataFileError(f"{path}: the name must end in one of {endings}, with .gz if it is compressed{mend}")
+
+
 @contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
     """The bytes of a file, decompressed if its name ends in `.gz`."""
@@ -104,6 +112,9 @@ def open_text(path: Path, encoding: str | None = None, newline: str | None = Non
         newline: as in `open`.
     """
     with open_binary(path) as file:
+        if file.read(4) == _ZIP_START:
+            raise DataFileError(f"{show_path(path)}: a zip archive, as of Excel: save the sheet as CSV (UTF-8)")
+        file.seek(0)
         if encoding is None:
             encoding = "utf-16" if has_utf16_mark(file) else "utf-8-sig"
         yield io.TextIOWrapper(file, encoding, _LONE_SURROGATES, newline)

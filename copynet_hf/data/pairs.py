@@ -29,6 +29,7 @@ from .files import (
     Row,
     SkippedRows,
     data_suffix,
+    refuse_format,
     resolve_file,
     show_path,
     warn_once,
@@ -156,7 +157,7 @@ def _build_split(path: FilePath, split: str, streaming: bool, file_format: str |
     if options.get("column_names") is not None and suffix not in TABLE_SUFFIXES:
         raise ValueError(f"{path}: column_names are for tables ({', '.join(TABLE_SUFFIXES)}): leave them out")
     if suffix not in SUFFIXES and not Path(path).is_dir():
-        raise ValueError(f"{path}: the name must end in one of {', '.join(SUFFIXES)}, with .gz if it is compressed")
+        raise refuse_format(path, SUFFIXES)
     file = resolve_file(path)
     options |= {"file_format": suffix, "delimiter": find_delimiter(file, options.get("delimiter"))}
     # Built here because `datasets` takes "[" and "*" in a path for a pattern, and keys its cache on the modification

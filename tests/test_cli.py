@@ -324,6 +324,8 @@ BAD_INPUT = {
     "evaluate --model {folder}/model --test_file {folder}": "is a folder: pass a file",
     f"{TRAIN} --encoder_name_or_path ./bert": "--encoder_name_or_path ./bert: no such folder; pass",
     f"{TRAIN} --hiden_size 3": "--hiden_size is not an argument; did you mean --hidden_size? (see copynet-hf train",
+    f"{TRAIN} --epochs 3": "--epochs is not an argument; did you mean --num_train_epochs?",
+    f"{TRAIN} --batch_size 3": "--batch_size is not an argument; did you mean --per_device_train_batch_size?",
     "generate --num-beam=3 --model {folder}/model": "--num_beam is not an argument; did you mean --num_beams?",
     "predict --input a.csv --model some/one": "--input is not an argument; did you mean --input_file?",
     "generate --text a --json --show_copies --model some/one": "--show_copies marks words in text: leave it or --json",

@@ -33,7 +33,7 @@ class PredictArguments(DecodingArguments):
 def predict(args: PredictArguments) -> None:
     """Adds a column of outputs to files of any size. Rows keep their columns and their order; those that cannot be
     used go to OUTPUT_FILE.bad.jsonl with the reason; if these are most rows, and more than 20, the exit code is 2.
-    After a kill, the same command continues where it stopped."""
+    After a kill, the same command continues after the last whole window of rows (--window)."""
     if not args.input_file or not args.output_file:
         raise ValueError(f"no --{'output' if args.input_file else 'input'}_file: pass a file")
     from ..data.files import MANY_SKIPPED, show_path

@@ -166,6 +166,8 @@ def describe_training(num_pairs: int | None, args: TrainingArguments, has_valida
         )
     if has_validation and args.load_best_model_at_end:
         plan += f"; the checkpoint with the best {args.metric_for_best_model} on the validation pairs is kept"
+    elif not has_validation:
+        plan += "; without validation pairs, the last model is kept, whose confidence is not calibrated"
     return plan
 
 

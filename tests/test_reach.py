@@ -449,7 +449,8 @@ def test_words_are_cut_where_targets_copy_their_parts_though_the_vocabulary_has_
 
 
 @pytest.mark.parametrize(
-    ("share", "apart", "segmenter"), [(1.0, True, "word_parts"), (0.2, True, "word_parts"), (1.0, False, "word_punct")]
+    ("share", "apart", "segmenter"),
+    [(1.0, True, "word_parts"), (0.7, True, "word_parts"), (0.3, True, "word_punct"), (1.0, False, "word_punct")],
 )
 def test_words_are_cut_where_sources_name_them_by_their_parts(share: float, apart: bool, segmenter: str) -> None:
     """Columns of tables, in all or some questions by the words in their names; or tables that these words are not of,

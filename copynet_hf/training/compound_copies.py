@@ -251,15 +251,13 @@ def _draw_parts(word: str, is_name: bool, others: Sequence[str], random: Random)
     if IDENTIFIER.fullmatch(word):
         return [_reshape_identifier(word, random)]
     other, mark = random.choice(others or [word]), random.choice(JOINING_MARKS)
-    initials = [piece for _ in range(random.randint(1, 2)) for piece in (random.choice(others or [word])[:1], ". ")]
-    particle = [other[: random.randint(2, 3)].lower(), " "]
     parts = random.choice(
         (
             [word, mark, other],
             [other[: random.randint(1, 2)], mark, word],
             [word, mark, other[: random.randint(1, 3)]],
-            [*initials, word],
-            random.choice(([word, " ", *particle, other], [*particle, word])),
+            [other[:1], ". ", word],
+            [word, " ", other[: random.randint(2, 3)].lower(), " ", other],
         )
     )
     if is_name and random.random() < 1 / 2:
@@ -271,7 +269,7 @@ def _reshape_identifier(word: str, random: Random) -> str:
     """A longer one: 47110-815, 815/47110, KA-47110, K47110, 47110K or 47110-K of 47110; or, as often, one with the
     other mark or without a mark: KA/4711 or KA4711 of KA-4711. What is added has three digits or more, unlike a day or
     a month."""
-    mark, digits = random.choice(IDENTIFIER_MARKS), str(random.randrange(10, 10 ** random.randint(2, 5)))
+    mark, digits = random.choice(IDENTIFIER_MARKS), str(random.randrange(100, 100_000))
     letters = "".join(random.choices(ascii_uppercase, k=random.randint(1, 3)))
     shapes = [
         f"{word}{mark}{digits}",

@@ -119,7 +119,7 @@ def test_columns_and_delimiter_are_remembered_by_the_model(
     assert "the file holds no row" in capsys.readouterr().err
     assert "no column" not in caplog.text
     fields.write_text("nl,branch\ncall me,north\n")
-    with caplog.at_level(logging.WARNING, "copynet_hf"):
+    with caplog.at_level(logging.INFO, "copynet_hf"):
         assert main([*evaluate[:2], f"--test_file={fields}"]) == 0
     assert "there is no column 'cmd', the summary_column of the training" in caplog.messages
 
@@ -133,6 +133,18 @@ def test_guessed_columns_are_remembered_by_the_model(tmp_path: Path, capsys: pyt
     predict = ["predict", f"--model={model}", f"--input_file={new}", f"--output_file={tmp_path}/out.csv"]
     assert main(predict) == 0
     assert [*CopyNetPredictor(str(model))(pd.read_csv(new, sep=";"))["prediction"]]
+    hub = tmp_path / "hub"  # with other columns, and other ones that it calls its own
+    hub.mkdir()
+    write_rows(hub / "test.jsonl", [{**pair, "lang": "en"} for pair in quickstart_pairs("test", 4)])
+    assert main(["evaluate", f"--model={model}", f"--dataset_name={hub}"]) == 0
+    (hub / "test.jsonl").rename(hub / "train.jsonl")
+    (hub / "README.md").write_text(
+        "---\ndataset_info:\n  features:\n  - {name: text, dtype: string}\n  - {name: summary, dtype: string}\n"
+        "  - {name: lang, dtype: string}\n  supervised_keys: {input: lang, output: text}\n---\n"
+    )
+    capsys.readouterr()
+    assert main(["train", f"--dataset_name={hub}", f"--output_dir={model}3", "--max_steps=1", *SMALL]) == 0
+    assert "file_options" not in json.loads((tmp_path / "model3" / "tokenizer_config.json").read_text())
     plain = tmp_path / "plain.jsonl"
     write_rows(plain, quickstart_pairs("train", 16))
     assert main(["train", f"--train_file={plain}", f"--output_dir={model}2", "--max_steps=1", *SMALL]) == 0
@@ -242,9 +254,9 @@ def test_evaluate_prints_one_json_object_and_nothing_else(
         assert len(row["predictions"]) == 3
         assert row["predictions"][0] == row["prediction"] == "".join(row["words"]).strip()
         assert len(row["copied"]) == len(row["words"])
-    accepted = [row["right"] for row in rows if row["confidence"] >= 0.5]
-    share = f"{100 * sum(accepted) / len(accepted):.1f} % right" if accepted else "none"
-    assert f"confidence at least 0.5: {len(accepted)} of 8 outputs, {share}" in caplog.messages
+    lines = [message for message in caplog.messages if "confidence at least" in message]
+    assert len(lines) == 5
+    assert lines[-1] == "confidence at least 0.98: 0 of 8 outputs, none"  # of a model of three updates
 
 
 def test_evaluate_overwrites_a_file_only_with_overwrite_output_file(
@@ -324,8 +336,8 @@ BAD_INPUT = {
     "evaluate --model {folder}/model --test_file {folder}": "is a folder: pass a file",
     f"{TRAIN} --encoder_name_or_path ./bert": "--encoder_name_or_path ./bert: no such folder; pass",
     f"{TRAIN} --hiden_size 3": "--hiden_size is not an argument; did you mean --hidden_size? (see copynet-hf train",
+    f"{TRAIN} --rate 3": "--rate is not an argument; did you mean --learning_rate?",
     f"{TRAIN} --epochs 3": "--epochs is not an argument; did you mean --num_train_epochs?",
-    f"{TRAIN} --batch_size 3": "--batch_size is not an argument; did you mean --per_device_train_batch_size?",
     "generate --num-beam=3 --model {folder}/model": "--num_beam is not an argument; did you mean --num_beams?",
     "predict --input a.csv --model some/one": "--input is not an argument; did you mean --input_file?",
     "generate --text a --json --show_copies --model some/one": "--show_copies marks words in text: leave it or --json",

@@ -24,8 +24,8 @@ from copynet_hf.training.compound_copies import (
     IDENTIFIER,
     add_compounds,
     find_copied,
-    find_following,
     find_names,
+    shorten_name,
     take_compounds,
 )
 from copynet_hf.training.dataset import encode_pairs
@@ -325,16 +325,25 @@ def test_of_some_names_of_two_words_one_goes() -> None:
 @pytest.mark.parametrize(
     ("text", "target", "expected"),
     [
-        ("Call Ines  WEBER from Bonn", "Ines Weber, Bonn", {"Ines": "WEBER"}),
-        ("Call Ines Weber from Bonn", "Weber, Ines", {}),
-        ("Call Ines Weber, or Weber from Bonn", "Ines Weber", {}),  # which is her, too
-        ("Call Ines Weber from Weberstadt", "Ines Weber", {}),
-        ("Call Ines Maria Weber from Bonn", "Ines Maria Weber", {"Ines": "Maria", "Maria": "Weber"}),
-        ("Call 47110 Weber of 08154 50", "47110 Weber 08154 50", {}),
+        ("Call Ines  WEBER from Bonn", "Ines Weber, Bonn", {("Call Ines from Bonn", "Ines, Bonn")}),
+        ("Call Ines Maria Weber", "Ines Maria Weber", {("Call Ines Weber", "Ines Weber")}),
+        ("Call Ines Weber from Bonn", "Weber, Ines", set()),
+        ("Call Ines Weber, or Weber from Bonn", "Ines Weber", set()),  # which is her, too
+        ("Call Ines Weber", "dear Ines, name Ines Weber", set()),  # whose greeting needs the first name
+        ("Call Ines Weber and Marines Weber", "Ines Weber", set()),
+        ("Call Ines Weber from Weberstadt", "Ines Weber", set()),
+        ("Call Ines Weiß", "INES WEISS", set()),  # the same in other letters
+        ("Call Ines 815 of 4711 50", "Ines 815 4711 50", set()),
     ],
 )
-def test_words_that_stand_only_behind_another_one(text: str, target: str, expected: dict[str, str]) -> None:
-    assert find_following(text, target, text.replace(",", "").split()[1:]) == expected
+def test_a_name_of_two_words_loses_one_where_neither_stands_elsewhere(
+    text: str, target: str, expected: set[tuple[str, str]]
+) -> None:
+    words = text.replace(",", "").split()[1:]
+    found = {shorten_name(text, target, "Ines", words, random.Random(seed)) for seed in range(20)} - {None}
+    assert bool(found) == bool(expected)
+    assert expected <= found
+    assert len(found) in (0, 2)
 
 
 def test_where_the_vocabulary_has_all_names_parts_of_others_are_made_of_their_halves() -> None:
@@ -348,7 +357,7 @@ def test_where_the_vocabulary_has_all_names_parts_of_others_are_made_of_their_ha
         assert new["text"].startswith(f"Call {new['summary']} at ")
         others |= {*re.findall(r"[^\W_]+", new["summary"])} - {old["summary"]}
     words = {other for other in others if len(other) > 3}
-    assert len(words) > 30
+    assert len(words) > 20
     assert all(any(word[:2] == name[:2] for name in people) for word in words)
     assert all(any(word[-1] == name[-1] for name in people) for word in words)
 

@@ -231,7 +231,7 @@ def test_most_rows_that_cannot_be_used_are_an_error_behind_the_output(
         out, err = capsys.readouterr()
         reason = f"{show_path(source)}, line 2: bytes that do not decode as UTF-8"
         assert f"{bad} rows without a prediction in {output}.bad.jsonl; the first, {reason}" in out
-        assert (f"most rows have no prediction: {reason}" in err) == (code == 2)
+        assert (f"most rows have no prediction: {output}.bad.jsonl says why" in err) == (code == 2)
         assert len(read_rows(output)) == good
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..arguments import MIN_CONFIDENCE_HELP, Command, DecodingArguments, argument, between, count
 
@@ -37,6 +38,7 @@ def predict(args: PredictArguments) -> None:
     if not args.input_file or not args.output_file:
         raise ValueError(f"no --{'output' if args.input_file else 'input'}_file: pass a file")
     from ..data.files import MANY_SKIPPED, show_path
+    from ..data.rows import find_unit
     from ..inference.file_prediction import predict_files
     from ..inference.part_files import name_bad_file
     from ..inference.predictor import CopyNetPredictor
@@ -64,10 +66,11 @@ def predict(args: PredictArguments) -> None:
     if counts.bad_rows:
         with name_bad_file(path).open(encoding="utf-8") as file:
             first = json.loads(file.readline())
-        reason = f"{show_path(first['file'])}, line {first['line']}: {first['reason']}"
-        print(f"{_count_rows(counts.bad_rows)} without a prediction in {name_bad_file(path)}; the first, {reason}")
+        place = f"{show_path(first['file'])}, {find_unit(Path(first['file']))} {first['line']}"
+        bad_rows = f"{_count_rows(counts.bad_rows)} without a prediction in {name_bad_file(path)}"
+        print(f"{bad_rows}; the first, {place}: {first['reason']}")
     if counts.bad_rows > max(counts.rows, MANY_SKIPPED):
-        raise ValueError(f"most rows have no prediction: {reason}")
+        raise ValueError(f"most rows have no prediction: {name_bad_file(path)} says why")
 
 
 def _count_rows(number: int) -> str:

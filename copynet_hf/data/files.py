@@ -26,7 +26,6 @@ class DataFileError(ValueError):
     """A data file that cannot be used at all; the message names it."""
 
 
-_SHEETS, _ZIP_START = (".xlsx", ".xls", ".ods"), b"PK\x03\x04"
 MANY_SKIPPED = 20  # rows; if more are malformed, and more than half of a file, it is not read
 
 
@@ -86,7 +85,11 @@ def data_suffix(path: FilePath) -> str:
     return Path(name.removesuffix(".gz")).suffix
 
 
-def refuse_format(path: FilePath, suffixes: Sequence[str]) -> DataFileError:
+_SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
+_ZIP_START = b"PK\x03\x04"
+
+
+def wrong_format(path: FilePath, suffixes: Sequence[str]) -> DataFileError:
     """The error for a file of another format than these."""
     mend = ": save the sheet as CSV (UTF-8)" if data_suffix(path) in _SHEETS else ""
     endings = ", ".join(suffixes)

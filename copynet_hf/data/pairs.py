@@ -29,10 +29,10 @@ from .files import (
     Row,
     SkippedRows,
     data_suffix,
-    refuse_format,
     resolve_file,
     show_path,
     warn_once,
+    wrong_format,
 )
 from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_delimiter, find_unit, number_rows
 
@@ -157,7 +157,7 @@ def _build_split(path: FilePath, split: str, streaming: bool, file_format: str |
     if options.get("column_names") is not None and suffix not in TABLE_SUFFIXES:
         raise ValueError(f"{path}: column_names are for tables ({', '.join(TABLE_SUFFIXES)}): leave them out")
     if suffix not in SUFFIXES and not Path(path).is_dir():
-        raise refuse_format(path, SUFFIXES)
+        raise wrong_format(path, SUFFIXES)
     file = resolve_file(path)
     options |= {"file_format": suffix, "delimiter": find_delimiter(file, options.get("delimiter"))}
     # Built here because `datasets` takes "[" and "*" in a path for a pattern, and keys its cache on the modification
@@ -344,13 +344,15 @@ def _select_pairs(data: Pairs, choice: ColumnChoice, where: str) -> Pairs:
     schema = None if data.features is None else data.features.arrow_schema
     found = Columns(islice(data, 1)) if schema is None else Columns.of_schema(schema)
     roles, columns = choose_columns(found, choice, where), list(found.types)
-    _log_columns({where: SupervisedKeysData(roles["text"], roles["summary"])}, choice)
+    keys = SupervisedKeysData(roles["text"], roles["summary"])
+    _log_columns({where: keys}, choice)
     is_stream, types = isinstance(data, datasets.IterableDataset), dict.fromkeys(columns, pa.null())
 
     # Not a closure: `datasets` reuses the results of a function by a hash of what it reads.
     select = partial(_select_batch, PairsBuilder.VERSION, types, roles, choice.separator, where, is_stream)
     features = None if data.features is None else _select_features(data.features, roles)
     pairs = data.map(select, batched=True, remove_columns=columns, features=features)
+    pairs.info.supervised_keys = keys
     if not is_stream and len(pairs) < len(data):  # also where they come from the cache
         if not len(pairs):
             raise DataFileError(f"{where}: none of its {len(data)} rows has a text and a summary")

@@ -28,10 +28,11 @@ NAMES = ("text_column", "summary_column", "features_column", "features_separator
 
 
 def remember_options(tokenizer: Any, options: Mapping[str, object], columns: SupervisedKeysData | None = None) -> None:
-    """Adds those of the options `NAMES` that were given to what is saved with the tokenizer.
+    """Adds those of the options `NAMES` that are not None to what is saved with the tokenizer, and the columns of text
+    and summary that were guessed, unless these are their names.
 
     Args:
-        columns: of text and summary, which were guessed where they were not given. Known are `text` and `summary`.
+        columns: of text and summary, given or guessed; None: unknown.
     """
     tokenizer.init_kwargs.pop(KEY, None)  # of an earlier training
     known = {name: options[name] for name in NAMES if options.get(name) is not None}
@@ -78,15 +79,14 @@ def recall_options(tokenizer: object, given: Values, columns: Collection[str] | 
                 "another delimiter (--delimiter)"
             )
         else:
-            logger.warning("there is no column %r, the %s of the training", value, name)
+            logger.info("there is no column %r, the %s of the training", value, name)
     return options
 
 
 def recall_file_options(
     tokenizer: object, given: Values, path: FilePath, column_names: Sequence[str] | None = None
 ) -> dict[str, Any]:
-    """As `recall_options`, for a file: a delimiter and columns that it does not have are not taken, none of a file
-    without rows.
+    """As `recall_options`, for a file: a delimiter and columns that it does not have are not taken.
 
     Raises:
         DataFileError, FileNotFoundError: the file cannot be read.
@@ -97,7 +97,8 @@ def recall_file_options(
     delimiter = recall_delimiter(tokenizer, given["delimiter"], file)
     rows = (row for _, row in islice(number_rows(file, delimiter, column_names), 100) if isinstance(row, dict))
     columns = {name for row in rows for name in row}
-    return recall_options(tokenizer, {**given, "delimiter": delimiter}, columns) if columns else dict(given)
+    options = {**given, "delimiter": delimiter}
+    return recall_options(tokenizer, options, columns) if columns else options
 
 
 def recall_delimiter(tokenizer: object, given: str | None, path: Path) -> str:

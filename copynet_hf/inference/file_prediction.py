@@ -30,7 +30,7 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
 from ..data.columns import TEXT_NAMES, Columns, find_column, find_usual_name, is_key
 from ..data.features import explain_unusable
-from ..data.files import Row, SkippedRows, data_suffix, refuse_format, resolve_file, show_path
+from ..data.files import Row, SkippedRows, data_suffix, resolve_file, show_path, wrong_format
 from ..data.remembered import read_options, recall_delimiter, recall_options
 from ..data.rows import NumberedRow, find_unit
 from ..model.prediction import Prediction, describe_truncated
@@ -230,7 +230,7 @@ def find_files(paths: Sequence[str]) -> list[Path]:
             found = [Path(match) for match in matches if Path(match).is_file()] or found
         for file in found:
             if data_suffix(file) not in READ_SUFFIXES:
-                raise refuse_format(file, READ_SUFFIXES)
+                raise wrong_format(file, READ_SUFFIXES)
         files += [resolve_file(file) for file in found]
     return files
 

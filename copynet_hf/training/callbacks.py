@@ -51,6 +51,8 @@ class LogTable(TrainerCallback):
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         control.should_log |= control.should_evaluate  # so that each row has a training loss
 
+    on_epoch_end = on_step_end
+
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object) -> None:
         logs = cast("dict[str, float]", kwargs["logs"])
         shown = {name: value for name, value in logs.items() if not name.endswith(self.HIDDEN)}

@@ -9,6 +9,7 @@ stops at the mark, or starts copying after it.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -44,8 +45,8 @@ IDENTIFIER = re.compile(
 )
 MAX_NAME_SHARE = 0.2  # of the pairs that have one of the vocabulary
 MAX_COMPOUNDS, NUM_SLOTS = 2, 8  # in a pair, and the slots that their parts need at most
-SHORTENED = 0.3  # of the drawn words that are the first of a name of two words
-MIN_OTHERS = 200  # words outside the vocabulary, of which parts of compounds are drawn
+SHORTENED = 0.3  # of the names of two words whose first one is drawn
+MIN_OTHERS = 200  # words from which parts of compounds are drawn; if there are fewer, some are made
 SAMPLE_SIZE = 1_000  # pairs from which names, and the other parts of compounds, are taken
 _CODE = Hasher.hash_bytes([CODE.encode(), UNSPACED.encode(), Path(__file__).read_bytes()])
 
@@ -86,16 +87,15 @@ def add_compounds(
         for text, target in zip(rows["text"], rows["summary"], strict=True):
             random = Random(text)
             if random.random() < share:
-                words = find_copied(text, target, tokenizer, names)
-                following = find_following(text, target, words)
-                words = random.sample(words, min(len(words), random.randint(1, MAX_COMPOUNDS)))
-                if words and words[0] in following and random.random() < SHORTENED:
-                    changed = _shorten(text, target, words[0], following[words[0]], random)
-                else:
+                copied = find_copied(text, target, tokenizer, names)
+                words = random.sample(copied, min(len(copied), random.randint(1, MAX_COMPOUNDS)))
+                if words:
                     parts = {word: _draw_parts(word, word in names, others, random) for word in words}
                     changed = _change_pair(text, target, parts, tokenizer)
-                if words and _is_as_easy(changed, (text, target), tokenizer, max_target_length):
-                    text, target = changed
+                    if random.random() < SHORTENED:
+                        changed = shorten_name(text, target, words[0], copied, random) or changed
+                    if _is_as_easy(changed, (text, target), tokenizer, max_target_length):
+                        text, target = changed
             texts.append(text)
             targets.append(target)
         return {"text": texts, "summary": targets}
@@ -167,27 +167,17 @@ def find_copied(text: str, target: str, tokenizer: CopyNetTokenizer, names: Coll
     return copied
 
 
-def find_following(text: str, target: str, words: Collection[str]) -> dict[str, str]:
-    """The words that stand only behind another one and a space, in source and target, whatever their case: Miller of
-    Anna Miller, by Anna."""
-    words = [word for word in words if word[0].isalpha() and not IDENTIFIER.fullmatch(word)]
-    texts = [" ".join(each.casefold().split()) for each in (text, target)]
-    return {
-        first: second
-        for first in words
-        for second in words
-        if all(0 < each.count(second.casefold()) == each.count(f"{first} {second}".casefold()) for each in texts)
-    }
-
-
 def _list_others(words: Collection[str], unknown: Collection[str]) -> list[str]:
-    """The words outside the vocabulary; if these are few, also some that are made of halves of two words."""
+    """The unknown words; if these are few, also some that are made of the halves of two words in one script."""
     others, random = {*unknown}, Random(0)
-    letters = sorted(word for word in words if word[0].isalpha())
-    for _ in range(2 * MIN_OTHERS if letters else 0):
-        if len(others) < MIN_OTHERS:
-            first, second = random.choices(letters, k=2)
-            others |= {first[: (len(first) + 1) // 2] + second[len(second) // 2 :]} - {*words}
+    scripts: dict[str, list[str]] = {}
+    for word in sorted(word for word in words if not re.search(r"\d", word)):
+        scripts.setdefault(unicodedata.name(word[0], "").split(" ")[0], []).append(word)
+    for _ in range(2 * MIN_OTHERS if scripts else 0):
+        first, second = random.choices(random.choice([*scripts.values()]), k=2)
+        made = first[: (len(first) + 1) // 2] + second[len(second) // 2 :]
+        if len(others) < MIN_OTHERS and made not in words:
+            others.add(made)
     return sorted(others)
 
 
@@ -222,11 +212,20 @@ def _change_pair(
     return text, target
 
 
-def _shorten(text: str, target: str, first: str, second: str, random: Random) -> tuple[str, str]:
-    """Source and target with one of these words where they are side by side, in any case."""
-    both = re.compile(rf"({re.escape(first)})\s+({re.escape(second)})", re.IGNORECASE)
-    kept = random.choice((r"\1", r"\2"))
-    return both.sub(kept, text), both.sub(kept, target)
+def shorten_name(text: str, target: str, first: str, words: Collection[str], random: Random) -> tuple[str, str] | None:
+    """Source and target with one word of a name of two, such as Anna Miller, in any case. None: none of these words
+    follows the first, or one of the two also stands elsewhere, or has digits."""
+    joined = " ".join(text.casefold().split())
+    for second in words:
+        if re.search(r"\d", first + second) or f"{first} {second}".casefold() not in joined:
+            continue
+        one, other = re.escape(first), re.escape(second)
+        name = re.compile(rf"(?<!\w)({one})\s+({other})(?!\w)", re.IGNORECASE)
+        either = re.compile(f"{one}|{other}", re.IGNORECASE)
+        if all(0 < 2 * len(name.findall(each)) == len(either.findall(each)) for each in (text, target)):
+            kept = random.choice((r"\1", r"\2"))
+            return name.sub(kept, text), name.sub(kept, target)
+    return None
 
 
 def _is_as_easy(

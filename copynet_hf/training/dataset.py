@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from datasets import Dataset, Features, IterableDataset, List, Value
+from datasets import Dataset, Features, IterableDataset, List, Value, load_dataset
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
@@ -45,10 +45,17 @@ def read_split(data_args: PairsArguments, split: str, file: str | None, tokenize
     if file is not None:
         options = recall_file_options(tokenizer, options, file, data_args.column_names)
     else:
-        options = recall_options(tokenizer, options)
+        options = recall_options(tokenizer, options, _list_columns(data_args))
     if getattr(tokenizer, "feature_vocab_size", 0) and options["features_column"] is None:
         raise ValueError(f"{tokenizer.name_or_path} reads features: name their column with --features_column")
     return read_pairs(replace(data_args, **options), {split: file}, split)[split]
+
+
+def _list_columns(data_args: PairsArguments) -> list[str]:
+    """The columns of the arguments' dataset on the Hub; those of its first split."""
+    parts = load_dataset(data_args.dataset_name, data_args.dataset_config_name, streaming=True)
+    part = next(iter(parts.values()))
+    return list(part.column_names or next(iter(part)))
 
 
 def read_pairs(

@@ -132,9 +132,9 @@ class CopyNetTrainer(Trainer):
         callbacks = [
             self.weight_average,
             None if training_args.disable_tqdm else SilentProgress(),
-            LogTable(),
             EarlyEnd(self.patience),
             None if run_args.max_minutes is None else TimeLimit(run_args.max_minutes),
+            LogTable(),  # after those that ask for an evaluation
         ]
         for callback in callbacks:
             if callback is not None:

@@ -187,6 +187,12 @@ def test_a_request_names_the_confidence_from_which_outputs_are_accepted(server: 
         assert [outputs[0]["accepted"] for outputs in answer["outputs"]] == expected
 
 
+def test_answers_are_utf_8_with_lone_surrogates_as_escapes() -> None:
+    body = bytes(_json({"texts": ["Begoña ☎ 東京", "\udc80"]}).body)
+    assert body == '{"texts": ["Begoña ☎ 東京", "\\udc80"]}'.encode()
+    assert json.loads(body) == {"texts": ["Begoña ☎ 東京", "\udc80"]}
+
+
 def test_requests_at_once_get_their_own_answers_in_common_batches(served: tuple[str, Path, Server]) -> None:
     _, folder, server = served
     words = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "Ada", "Kim", "tokio.txt"]

@@ -257,5 +257,6 @@ def _error(status: int, reason: str) -> Response:
 
 
 def _json(content: object, status: int = 200) -> Response:
-    """JSON in ASCII, since a vocabulary may hold lone surrogates, which UTF-8 cannot encode."""
-    return Response(json.dumps(content), status, media_type="application/json")
+    """JSON in UTF-8, in which lone surrogates, which a vocabulary may hold, are escapes."""
+    text = json.dumps(content, ensure_ascii=False).encode(errors="backslashreplace")
+    return Response(text, status, media_type="application/json")

@@ -28,6 +28,7 @@ from copynet_hf import CopyNetTokenizer
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import Prediction, predict
 from copynet_hf.serving.command import load_predict
+from copynet_hf.serving.server import _json
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")

@@ -47,7 +47,12 @@ class SkippedRows:
             self.first.append((place, reason))
 
     def __str__(self) -> str:
-        named = "; ".join(f"{self.unit} {place}: {reason}" for place, reason in self.first)
+        places: dict[str, list[str]] = {}
+        for place, reason in self.first:
+            places.setdefault(reason, []).append(str(place))
+        named = "; ".join(
+            f"{self.unit}{'s' * (len(found) > 1)} {', '.join(found)}: {reason}" for reason, found in places.items()
+        )
         more = "; ..." if self.count > len(self.first) else ""
         rows = "row" if self.count == 1 else "rows"
         return f"skipped {self.count} malformed {rows} ({named}{more})"

@@ -239,15 +239,17 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
         skipped = SkippedRows(path, find_unit(path, self.config.file_format))
         separator = self.config.choice.separator
         pairs = _make_pairs(self._number_rows(path), self.columns.types, self.roles, separator, skipped)
-        count = 0
+        count, is_refused = 0, False
         try:
             for count, pair in enumerate(pairs, 1):
                 yield count, pair
+            is_refused = not count or skipped.count > max(count, MANY_SKIPPED)
         finally:  # also where a stream is read only in part
-            if count and skipped.count and self.info.description != str(skipped):  # a stream is read repeatedly
+            is_new = self.info.description != str(skipped)  # a stream is read repeatedly
+            if count and skipped.count and is_new and not is_refused:
                 self.info.description = str(skipped)
                 logger.warning("%s: %s", show_path(path), skipped)
-        if not count or skipped.count > max(count, MANY_SKIPPED):
+        if is_refused:
             raise skipped.error(count)
 
 

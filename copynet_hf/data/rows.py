@@ -187,7 +187,8 @@ def _table_rows(path: Path, column_names: Sequence[str] | None, delimiter: str) 
                 is_valid = all(map(is_unicode, fields))
                 yield line, dict(zip(header, fields, strict=True)) if is_valid else UNDECODABLE
             else:
-                yield line, f"{len(fields)} fields, {of_header} {len(header)}{' columns' if column_names else ''}"
+                found = f"{len(fields)} field" + "s" * (len(fields) > 1)
+                yield line, f"{found}, {of_header} {len(header)}{' columns' if column_names else ''}"
 
 
 def _read_header(path: Path, records: Iterator[tuple[int, list[str] | None]], delimiter: str) -> list[str]:

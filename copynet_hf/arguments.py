@@ -347,11 +347,8 @@ class ArgumentParser(argparse.ArgumentParser):
         known = [name for action in self._actions for name in action.option_strings]
         longer = sorted((name for name in known if name.startswith(f"{options[0]}_")), key=len)
         ending = [name for name in known if name.endswith(f"_{options[0].removeprefix('--')}")]  # --epochs
-        nearest = (
-            longer[:1]
-            or get_close_matches(options[0], known, 1, 0.75)
-            or sorted(ending, key=lambda name: name.count("_"))[:1]
-        )
+        ending.sort(key=lambda name: name.count("_"))
+        nearest = [*longer, *get_close_matches(options[0], known, 1, 0.75), *ending]
         self.error(f"{options[0]} is not an argument" + (f"; did you mean {nearest[0]}?" if nearest else ""))
 
 

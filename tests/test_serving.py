@@ -28,7 +28,6 @@ from copynet_hf import CopyNetTokenizer
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import Prediction, predict
 from copynet_hf.serving.command import load_predict
-from copynet_hf.serving.server import _json
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
@@ -189,6 +188,8 @@ def test_a_request_names_the_confidence_from_which_outputs_are_accepted(server: 
 
 
 def test_answers_are_utf_8_with_lone_surrogates_as_escapes() -> None:
+    from copynet_hf.serving.server import _json  # which imports FastAPI
+
     body = bytes(_json({"texts": ["Begoña ☎ 東京", "\udc80"]}).body)
     assert body == '{"texts": ["Begoña ☎ 東京", "\\udc80"]}'.encode()
     assert json.loads(body) == {"texts": ["Begoña ☎ 東京", "\udc80"]}

@@ -20,7 +20,7 @@ WRITTEN = {
 }
 """The files that can be written, and how their names may end."""
 THRESHOLDS = (0.5, 0.8, 0.9, 0.95, 0.98)
-"""Of the confidence, for which the log says how many outputs have it, and how many of these are right."""
+"""Thresholds of the confidence: the log says how many outputs reach each, and how many of those are right."""
 
 
 @dataclass
@@ -71,9 +71,9 @@ def evaluate(args: EvaluateArguments) -> None:
         right = [bool(each["right"]) for each in predictions]
         confidences = [float(each["confidence"] or 0.0) for each in predictions]
         for threshold, (accepted, num_right) in measure_accepted(confidences, right, THRESHOLDS).items():
-            message = "confidence at least %g: %s of %s outputs, %s"
             share = f"{100 * num_right / accepted:.1f} % right" if accepted else "none"
-            logger.info(message, threshold, f"{accepted:,}", f"{len(right):,}", share)
+            counts = f"{accepted:,} of {len(right):,} outputs"
+            logger.info("confidence at least %g: %s, %s", threshold, counts, share)
         if fields := score_fields(predictions):
             scores["field_accuracy"] = {name: round(field["accuracy"], 2) for name, field in fields.items()}
         if output_file is not None:

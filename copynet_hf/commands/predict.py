@@ -33,7 +33,7 @@ class PredictArguments(DecodingArguments):
 
 def predict(args: PredictArguments) -> None:
     """Adds a column of outputs to files of any size. Rows keep their columns and their order; those that cannot be
-    used go to OUTPUT_FILE.bad.jsonl with the reason; if these are most rows, and more than 20, the exit code is 2.
+    used go to OUTPUT_FILE.bad.jsonl with the reason; if they are more than 20 and more than half, the exit code is 2.
     After a kill, the same command continues after the last whole window of rows (--window)."""
     if not args.input_file or not args.output_file:
         raise ValueError(f"no --{'output' if args.input_file else 'input'}_file: pass a file")
@@ -63,14 +63,15 @@ def predict(args: PredictArguments) -> None:
         overwrite=args.overwrite_output_file,
     )
     print(f"{_count_rows(counts.rows)} in {path}")
+    bad_file = name_bad_file(path)
     if counts.bad_rows:
-        with name_bad_file(path).open(encoding="utf-8") as file:
+        with bad_file.open(encoding="utf-8") as file:
             first = json.loads(file.readline())
         place = f"{show_path(first['file'])}, {find_unit(Path(first['file']))} {first['line']}"
-        bad_rows = f"{_count_rows(counts.bad_rows)} without a prediction in {name_bad_file(path)}"
+        bad_rows = f"{_count_rows(counts.bad_rows)} without a prediction in {bad_file}"
         print(f"{bad_rows}; the first, {place}: {first['reason']}")
     if counts.bad_rows > max(counts.rows, MANY_SKIPPED):
-        raise ValueError(f"most rows have no prediction: {name_bad_file(path)} says why")
+        raise ValueError(f"most rows have no prediction: {bad_file} says why")
 
 
 def _count_rows(number: int) -> str:

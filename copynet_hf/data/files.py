@@ -92,13 +92,14 @@ def data_suffix(path: FilePath) -> str:
 
 _SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _ZIP_START = b"PK\x03\x04"
+_AS_CSV = "save the sheet as CSV (UTF-8)"
 
 
 def wrong_format(path: FilePath, suffixes: Sequence[str]) -> DataFileError:
-    """The error for a file of another format than these."""
-    mend = ": save the sheet as CSV (UTF-8)" if data_suffix(path) in _SHEETS else ""
-    endings = ", ".join(suffixes)
-    return DataFileError(f"{path}: the name must end in one of {endings}, with .gz if it is compressed{mend}")
+    """The error for a file whose name has none of these suffixes."""
+    hint = f": {_AS_CSV}" if data_suffix(path) in _SHEETS else ""
+    expected = ", ".join(suffixes)
+    return DataFileError(f"{path}: the name must end in one of {expected}, with .gz if it is compressed{hint}")
 
 
 @contextmanager
@@ -121,7 +122,7 @@ def open_text(path: Path, encoding: str | None = None, newline: str | None = Non
     """
     with open_binary(path) as file:
         if file.read(4) == _ZIP_START:
-            raise DataFileError(f"{show_path(path)}: a zip archive, as of Excel: save the sheet as CSV (UTF-8)")
+            raise DataFileError(f"{show_path(path)}: a zip archive, as of Excel: {_AS_CSV}")
         file.seek(0)
         if encoding is None:
             encoding = "utf-16" if has_utf16_mark(file) else "utf-8-sig"

@@ -29,7 +29,7 @@ NAMES = ("text_column", "summary_column", "features_column", "features_separator
 
 def remember_options(tokenizer: Any, options: Mapping[str, object], columns: SupervisedKeysData | None = None) -> None:
     """Adds those of the options `NAMES` that are not None to what is saved with the tokenizer, and the columns of text
-    and summary that were guessed, unless these are their names.
+    and summary that were guessed, unless they are called `text` and `summary`.
 
     Args:
         columns: of text and summary, given or guessed; None: unknown.

@@ -26,8 +26,8 @@ MAX_STEPS = 100
 
 def fit_calibration(scores: Sequence[float], right: Sequence[bool]) -> Calibration | None:
     """The calibration of the highest likelihood, with Platt's targets (n₊ + 1) / (n₊ + 2) and 1 / (n₋ + 2) for the n₊
-    right and the n₋ wrong outputs; None for fewer than `MIN_PAIRS`. With few outputs, or
-    few wrong ones, the confidence stays near the score.
+    right and the n₋ wrong outputs; None for fewer than `MIN_PAIRS`. With few outputs, or few wrong ones, the
+    confidence stays near the score.
 
     Args:
         scores: N probabilities of outputs.
@@ -39,23 +39,24 @@ def fit_calibration(scores: Sequence[float], right: Sequence[bool]) -> Calibrati
     num_right, num_wrong = int(flags.sum()), int((~flags).sum())
     targets = np.where(flags, (num_right + 1) / (num_right + 2), 1 / (num_wrong + 2))
     inputs = np.stack([np.array([logit(score) for score in scores]), np.ones(len(scores))], axis=1)
-    fit = partial(fit_logistic, inputs, targets, strength=PRIOR / (num_wrong + 1))
+    fit = partial(fit_logistic, inputs, targets, num_wrong)
     weights = fit(np.array([1.0, 0.0]), np.array([True, True]))
     if weights[0] < MIN_SLOPE or not num_right:  # where none is right, nothing says that a higher score is
         weights = fit(np.array([MIN_SLOPE, 0.0]), np.array([False, True]))
     return Calibration(*map(float, weights))
 
 
-def fit_logistic(inputs: Array, targets: Array, prior: Array, is_free: Array, strength: float) -> Array:
+def fit_logistic(inputs: Array, targets: Array, num_wrong: int, prior: Array, is_free: Array) -> Array:
     """The weights (W) of the lowest cross-entropy of the targets, by Newton's method.
 
     Args:
         inputs: (N, W), the last one constant.
         targets: (N) probabilities.
+        num_wrong: n₋, by which `PRIOR` is divided.
         prior: (W) values of the weights without pairs.
         is_free: (W) which of them are fitted; the others are those of the prior.
-        strength: the weight of the squared distance from the prior.
     """
+    strength = PRIOR / (num_wrong + 1)
 
     def loss(weights: Array) -> float:
         logits = inputs @ weights

@@ -95,8 +95,8 @@ def format_page(outputs: Sequence[WrongOutput], total: int, fields: Mapping[str,
     if articles:
         articles = (
             '<h2>Wrong outputs, surest first</h2><p class="quiet"><mark>Copied</mark> words, <del>wrong</del> words '
-            "of the output, and the <ins>words</ins> of the reference in their place; <ins></ins> stands where one of "
-            f"the two has no words.</p>{articles}"
+            "of the output, and the <ins>words</ins> of the reference in their place; <ins></ins> marks a place where "
+            f"one of the two has no words.</p>{articles}"
         )
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'

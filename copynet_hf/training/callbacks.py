@@ -125,10 +125,9 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
 
     All validation targets were right in three evaluations or more, the last of them 150 updates or more after the
     first, and the accuracy on augmented pairs has not risen in the last three; the Trainer keeps the one with the
-    lowest loss. Or, in the second half, neither has the accuracy that
-    selects the checkpoint risen for a quarter of the updates and for five evaluations, nor the loss fallen: a model
-    may improve for a long time before more targets are right to the last word. Counted in the log of the run, which a
-    resumed run continues.
+    lowest loss. Or, in the second half, neither has the accuracy that selects the checkpoint risen for a quarter of
+    the updates and for five evaluations, nor the loss fallen: a model may improve for a long time before more targets
+    are right to the last word. Counted in the log of the run, which a resumed run continues.
 
     Args:
         patience: replaces the second rule by a number of evaluations without a better score, counted from the start

@@ -45,7 +45,7 @@ IDENTIFIER = re.compile(
 )
 MAX_NAME_SHARE = 0.2  # of the pairs that have one of the vocabulary
 MAX_COMPOUNDS, NUM_SLOTS = 2, 8  # in a pair, and the slots that their parts need at most
-SHORTENED = 0.3  # of the names of two words whose first one is drawn
+SHORTENED = 0.3  # the share of two-word names that lose a word, if the first one is drawn
 MIN_OTHERS = 200  # words from which parts of compounds are drawn; if there are fewer, some are made
 SAMPLE_SIZE = 1_000  # pairs from which names, and the other parts of compounds, are taken
 _CODE = Hasher.hash_bytes([CODE.encode(), UNSPACED.encode(), Path(__file__).read_bytes()])
@@ -82,23 +82,23 @@ def add_compounds(
     words = {word for word in copied if not IDENTIFIER.fullmatch(word)}
     others = _list_others(words, words - names if tokenizer.segmenter in CHAINED else words)
 
+    def augment(text: str, target: str) -> tuple[str, str]:
+        random = Random(text)
+        if random.random() >= share:
+            return text, target
+        candidates = find_copied(text, target, tokenizer, names)
+        drawn = random.sample(candidates, min(len(candidates), random.randint(1, MAX_COMPOUNDS)))
+        if not drawn:
+            return text, target
+        parts = {word: _draw_parts(word, word in names, others, random) for word in drawn}
+        is_shortened = random.random() < SHORTENED
+        shorter = shorten_name(text, target, drawn[0], candidates, random) if is_shortened else None
+        changed = shorter or _change_pair(text, target, parts, tokenizer)
+        return changed if _is_as_easy(changed, (text, target), tokenizer, max_target_length) else (text, target)
+
     def change(rows: Mapping[str, list[str]], code: str) -> dict[str, list[str]]:
-        texts, targets = list[str](), list[str]()
-        for text, target in zip(rows["text"], rows["summary"], strict=True):
-            random = Random(text)
-            if random.random() < share:
-                copied = find_copied(text, target, tokenizer, names)
-                words = random.sample(copied, min(len(copied), random.randint(1, MAX_COMPOUNDS)))
-                if words:
-                    parts = {word: _draw_parts(word, word in names, others, random) for word in words}
-                    changed = _change_pair(text, target, parts, tokenizer)
-                    if random.random() < SHORTENED:
-                        changed = shorten_name(text, target, words[0], copied, random) or changed
-                    if _is_as_easy(changed, (text, target), tokenizer, max_target_length):
-                        text, target = changed
-            texts.append(text)
-            targets.append(target)
-        return {"text": texts, "summary": targets}
+        changed = [augment(*pair) for pair in zip(rows["text"], rows["summary"], strict=True)]
+        return {"text": [text for text, _ in changed], "summary": [target for _, target in changed]}
 
     options: dict[str, Any] = (
         {} if isinstance(pairs, IterableDataset) else {"num_proc": num_proc, "desc": "Augmenting"}
@@ -174,10 +174,10 @@ def _list_others(words: Collection[str], unknown: Collection[str]) -> list[str]:
     for word in sorted(word for word in words if not re.search(r"\d", word)):
         scripts.setdefault(unicodedata.name(word[0], "").split(" ")[0], []).append(word)
     for _ in range(2 * MIN_OTHERS if scripts else 0):
+        if len(others) >= MIN_OTHERS:
+            break
         first, second = random.choices(random.choice([*scripts.values()]), k=2)
-        made = first[: (len(first) + 1) // 2] + second[len(second) // 2 :]
-        if len(others) < MIN_OTHERS and made not in words:
-            others.add(made)
+        others |= {first[: (len(first) + 1) // 2] + second[len(second) // 2 :]}.difference(words)
     return sorted(others)
 
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from ..arguments import MAX_TARGET_LENGTH, MIN_TARGET_LENGTH, DataArguments, PairsArguments, select_fields
 from ..data.columns import ROLES
 from ..data.pairs import Pairs, load_pairs
-from ..data.remembered import NAMES, recall_file_options, recall_options
+from ..data.remembered import NAMES, read_options, recall_file_options, recall_options
 from ..model import tokenization_copynet
 from ..model.tokenization_copynet import CopyNetTokenizer
 
@@ -45,7 +45,7 @@ def read_split(data_args: PairsArguments, split: str, file: str | None, tokenize
     if file is not None:
         options = recall_file_options(tokenizer, options, file, data_args.column_names)
     else:
-        options = recall_options(tokenizer, options, _list_columns(data_args))
+        options = recall_options(tokenizer, options, _list_columns(data_args) if read_options(tokenizer) else None)
     if getattr(tokenizer, "feature_vocab_size", 0) and options["features_column"] is None:
         raise ValueError(f"{tokenizer.name_or_path} reads features: name their column with --features_column")
     return read_pairs(replace(data_args, **options), {split: file}, split)[split]

@@ -38,11 +38,11 @@ UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
 # 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair would be
 # spelled or generated, or digits of this many numbers made up, and fewer than half of them where words are cut.
 MIN_PARTS_SHARE = 0.01
-# Or if, for this share of the pairs, targets copy words whose parts their sources also have as words of their own, and
-# that is half of those with several parts: all, and 1.7 words a pair, where questions about the shipping weight are
-# asked of a table with a column `shipping_weight`. In edits of configuration files, with 3 % of the copied words and
-# 0.2 words a pair, it is worse than `word_punct`.
-NAMED_SHARE = 0.1
+# Or if targets copy more than this many words for each pair that their sources also name by their parts, as a question
+# about the shipping weight names a column `shipping_weight`, and these are most of the copied words that have parts.
+# There are 1.7 for each pair, all of them, in questions about tables, and 0.2, or 3 %, in edits of configuration
+# files, where `word_punct` is better.
+MIN_NAMED_SHARE = 0.1
 # Each digit is a word if targets have more parts of their sources' numbers than this, for each pair, in addition to
 # those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates. Or more numbers most of
 # whose digits are in a row in the source: 0.1 where one phone number in ten begins with 8, and with 7 in its target.
@@ -167,9 +167,8 @@ def _are_words_cut(words: Sequence[_Words], whole_codes: bool) -> bool:
 
 
 def _are_parts_named(words: Sequence[_Words]) -> bool:
-    """Whether most words of several parts that targets copy, such as `shipping_weight`, have these parts in their
-    sources also as words of their own: they say which word is meant, which a model that sees no parts has to learn
-    word by word."""
+    """Whether sources name most words of several parts that targets copy, such as `shipping_weight`, also by these
+    parts. A model that does not see the parts would have to learn for each word which words name it."""
     named: list[tuple[set[str], set[str]]] = []
     for source, target in words:
         own = {fold_case(word) for word in source}
@@ -177,7 +176,7 @@ def _are_parts_named(words: Sequence[_Words]) -> bool:
             parts = {fold_case(part) for part in cut_words([word]) if part.isalpha() and len(part) > 1}
             if len(parts) > 1:
                 named.append((parts, own))
-    least = max(NAMED_SHARE * len(words), len(named) / 2)
+    least = max(MIN_NAMED_SHARE * len(words), len(named) / 2)
     return bool(find_beyond_chance(named, lambda parts, own: parts <= own, least))
 
 

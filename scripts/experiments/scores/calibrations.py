@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from copynet_hf.evaluation.calibration import MIN_PAIRS, PRIOR, fit_calibration, fit_logistic
+from copynet_hf.evaluation.calibration import MIN_PAIRS, fit_calibration, fit_logistic
 from copynet_hf.evaluation.reliability import measure_calibration_error
 from copynet_hf.model.confidence import calibrate, logit
 
@@ -70,8 +70,8 @@ def _regress_on_length(
         np.stack([np.array([*map(logit, values)]), np.log(counts), np.ones(len(values))], axis=1)
         for values, counts in ((scores, lengths), (other_scores, other_lengths))
     )
-    strength = PRIOR / (int((~right).sum()) + 1)
-    weights = fit_logistic(inputs, _smooth(right), np.array([1.0, 0.0, 0.0]), np.full(3, True), strength)
+    num_wrong = int((~right).sum())
+    weights = fit_logistic(inputs, _smooth(right), num_wrong, np.array([1.0, 0.0, 0.0]), np.full(3, True))
     return inputs @ weights, others @ weights
 
 

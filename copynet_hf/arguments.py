@@ -182,7 +182,7 @@ class ModelArguments(EncoderArguments):
     encoder_hidden_size: int | None = argument("encoder state, per direction", shown=128)
     num_hidden_layers: int | None = argument("number of encoder layers", shown=1)
     encoder_residual: bool | None = argument("add embeddings to its states", shown=True)
-    tie_repetitions: bool | None = argument("tie repetitions of unseen words", shown=True)
+    tie_repetitions: bool | None = argument("tie the mentions of rare words", shown=True)
     decoder: str | None = argument("gru, or transformer (encoder too)", metavar="NAME", shown="gru")
     copy_layer: int | None = argument("transformer: layer whose attention is copied by", shown="the last")
     copy_head: int | None = argument("transformer: its head", shown="the average")
@@ -196,7 +196,7 @@ class ModelArguments(EncoderArguments):
     readout: list[str] | None = argument(
         "inputs of the scores, such as state context", metavar="NAME", shown="those of the mechanism"
     )
-    use_coverage: bool | None = argument("coverage as an input of the attention")
+    use_coverage: bool | None = argument("coverage of the attention", shown=True)
     copies_from: list[str] | None = argument("retrieval: one or both", metavar="NAME", shown="question facts")
     coverage_loss_weight: float | None = argument("weight λ of the coverage loss")
     gate_loss_weight: float | None = argument("gated: weight of the gate's loss", shown=1.0)

@@ -88,11 +88,16 @@ class Oracle:
         """h_j of every position, and the last states of both directions in the top layer."""
         embeddings, width = inputs or [self.embed(x) for x in source], self.c.encoder_hidden_size
         xs = [*embeddings]
-        first = {}  # place of each word outside the vocabulary
+        places, ties = {}, "model.encoder.tied_repetitions."  # places of each word that is rare
         if self.c.tie_repetitions:
             for j, x in enumerate(source):
-                if x >= self.c.vocab_size and first.setdefault(x, j) < j:
-                    xs[j] = xs[j] + self.w["model.encoder.tied_repetitions.embedding.weight"][0]
+                if x >= self.c.vocab_size or self.w[ties + "is_rare"][x]:
+                    places.setdefault(x, []).append(j)
+            places = {x: js for x, js in places.items() if len(js) > 1}
+            for js in places.values():
+                xs[js[0]] = xs[js[0]] + self.w[ties + "first_embedding.weight"][:, 0]
+                for j in js[1:]:
+                    xs[j] = xs[j] + self.w[ties + "embedding.weight"][0]
         for layer in range(self.c.num_hidden_layers):
             runs = []
             for suffix, order in (("", range(len(xs))), ("_reverse", reversed(range(len(xs))))):
@@ -106,11 +111,11 @@ class Oracle:
                 runs.append((states, h))
             xs = [np.concatenate([runs[0][0][j], runs[1][0][j]]) for j in range(len(xs))]
             last = np.concatenate([runs[0][1], runs[1][1]])
-        if self.c.tie_repetitions:
-            w, states = self.w["model.encoder.tied_repetitions.output_proj.weight"], [*xs]
-            for j, x in enumerate(source):
-                if first.get(x, j) < j:
-                    xs[j] = xs[j] + w @ states[first[x]]
+        states = [*xs]
+        for first, *others in places.values():
+            xs[first] = xs[first] + self.w[ties + "first_proj.weight"] @ states[others[0]]
+            for j in others:
+                xs[j] = xs[j] + self.w[ties + "output_proj.weight"] @ states[first]
         if self.c.encoder_residual:
             xs = [x + self.w["model.encoder.residual_proj.weight"] @ e for x, e in zip(xs, embeddings, strict=True)]
         for e in self.embed_features():

@@ -347,6 +347,18 @@ def test_an_encoder_over_words_is_trained_searched_and_saved(changes: dict[str, 
     assert all(weight.grad is not None for weight in model.parameters())
 
 
+def test_an_encoder_over_words_can_be_frozen() -> None:
+    model = tiny_model(encoder=decoder("t5", num_decoder_layers=1), encoder_reads="words")
+    model.freeze_encoder()
+    encoder = model.train().get_encoder()
+    assert encoder.is_frozen
+    assert encoder.training
+    assert not encoder.text_encoder.training
+    model(**batch()).loss.backward()
+    without = {name for name, weight in model.named_parameters() if weight.grad is None}
+    assert without == {f"model.encoder.text_encoder.{name}" for name, _ in encoder.text_encoder.named_parameters()}
+
+
 def test_an_encoder_over_words_has_limits() -> None:
     with pytest.raises(ValueError, match="encoder_reads='bytes' is unknown: use one of pieces, words"):
         CopyNetConfig(encoder_reads="bytes")

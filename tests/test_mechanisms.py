@@ -13,6 +13,7 @@ from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.configuration_copynet import COPY_MECHANISMS, Mechanism
 from copynet_hf.model.copy_distribution import MODES, Modes, ModeScores, coverage_loss
 from copynet_hf.saved.loading import load_model
+from copynet_hf.training.presets import make_config
 from copynet_hf.training.run import train_from_arguments
 
 
@@ -102,6 +103,7 @@ def test_coverage_comes_second_and_begins_where_the_first_stage_ended(files, tmp
         **files,
         **SIZES,
         "copy_mechanism": "pointer_generator",
+        "use_coverage": False,
         "output_dir": str(tmp_path / "1"),
         "max_steps": 3,
     }
@@ -115,6 +117,7 @@ def test_coverage_comes_second_and_begins_where_the_first_stage_ended(files, tmp
     train_from_arguments(learned | {"learning_rate": 0.01, "load_best_model_at_end": False})
     model, _ = load_model(str(tmp_path / "3"))
     assert model.config.coverage_loss_weight == 1.0
+    assert not load_model(str(tmp_path / "1"))[0].config.use_coverage
     assert model.model.decoder.attention.coverage_proj.weight.abs().max() > 0
 
 
@@ -186,8 +189,25 @@ def test_words_that_the_decoder_passes_over_cost_no_coverage():
     assert passed.item() == pytest.approx(plain.item(), rel=1e-5)
 
 
+def test_new_models_have_coverage_where_they_can():
+    has_it = {
+        **{name: {"copy_mechanism": name} for name in COPY_MECHANISMS},
+        "no attention": {"copy_mechanism": "none", "attention": False},
+        "transformer": {"decoder": "transformer"},
+        "left out": {"use_coverage": False},
+    }
+    configs = {name: make_config(None, {"vocab_size": 9, **fields}) for name, fields in has_it.items()}
+    assert {name for name, config in configs.items() if config.use_coverage} == {
+        "copynet",
+        "none",
+        "gated",
+        "pointer_generator",
+    }
+    assert not make_config("synthetic", {}).use_coverage
+
+
 def test_a_model_is_not_given_what_its_mechanism_has_no_use_for(files, tmp_path):
-    train_from_arguments({**files, **SIZES, "output_dir": str(tmp_path / "1"), "max_steps": 1})
+    train_from_arguments({**files, **SIZES, "use_coverage": False, "output_dir": str(tmp_path / "1"), "max_steps": 1})
     start = {**files, "model_name_or_path": str(tmp_path / "1"), "output_dir": str(tmp_path / "2"), "max_steps": 1}
     with pytest.raises(ValueError, match="set use_coverage, or leave"):
         train_from_arguments(start | {"coverage_loss_weight": 1.0})

@@ -25,12 +25,13 @@ from helpers import (
     trained,
 )
 from oracle import Oracle
+from safetensors.torch import load_file, save_file
 from transformers import DataCollatorForSeq2Seq
 from transformers.modeling_outputs import BaseModelOutput
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
 from copynet_hf.model.copy_distribution import find_matches, selective_read_weights
-from copynet_hf.model.layers import find_first_mentions
+from copynet_hf.model.layers import find_partners
 from copynet_hf.model.prediction import predict
 
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
@@ -549,13 +550,51 @@ def test_ids_below_zero_are_refused_at_each_step():
 # ---- repeated words
 
 
-def test_the_first_mention_of_a_word_is_found_whatever_the_padding():
-    ids = torch.tensor([[0, 14, 13, 7, 13, 14, 7, 14], [13, 14, 13, 0, 0, 0, 0, 0]])  # 13 and 14 are slots
-    read = ids != 0
-    read[0, 1] = False  # as a word of a fact
-    first_mentions = [[0, 1, 2, 3, 2, 5, 6, 5], [0, 1, 0, 3, 4, 5, 6, 7]]
-    assert find_first_mentions(ids, read, 13, 2).tolist() == first_mentions
-    assert find_first_mentions(ids[:, :1], read[:, :1], 14, 0).tolist() == [[0], [0]]
+def test_each_mention_is_tied_to_the_first_and_the_first_to_the_second_whatever_the_padding():
+    ids = torch.tensor([[0, 14, 13, 7, 13, 14, 7, 14, 14, 13], [13, 14, 13, 0, 0, 0, 0, 0, 0, 0]])
+    is_tied = ids >= 13
+    is_tied[0, 1] = False  # as a word of a fact
+    partners = [[0, 1, 4, 3, 2, 7, 6, 5, 5, 2], [2, 1, 0, 3, 4, 5, 6, 7, 8, 9]]
+    assert find_partners(ids, is_tied, 15).tolist() == partners
+    assert find_partners(ids[:, :1], is_tied[:, :1], 15).tolist() == [[0], [0]]
+
+
+def test_words_that_few_sources_have_are_tied_and_frequent_ones_not():
+    model = tiny_model(tie_repetitions=True)
+    ties, ids = model.get_encoder().tied_repetitions, torch.tensor([[6, 5, 9, 5, 6, 13, 13]])
+    assert ties.is_rare.tolist() == [False] * 4 + [True, False] * 4 + [True]
+    assert ties.find_partners(ids, ids != 0).tolist() == [[4, 1, 2, 3, 0, 6, 5]]
+
+
+def test_marks_of_rare_words_follow_the_vocabulary_and_are_saved(tmp_path):
+    model = tiny_model(tie_repetitions=True)
+    rare = model.get_encoder().tied_repetitions.is_rare.tolist()
+    for size in (15, 8):
+        model.resize_token_embeddings(size, mean_resizing=False)
+        ties = model.get_encoder().tied_repetitions
+        assert ties.is_rare.tolist() == (rare + [False] * 2)[:size]
+        ids = torch.tensor([[5, 6, 7, 6, size, size]])
+        assert ties.find_partners(ids, ids != 0).tolist() == [[0, 3, 2, 1, 5, 4]]
+    model.save_pretrained(tmp_path)
+    again = CopyNetForConditionalGeneration.from_pretrained(tmp_path)
+    assert torch.equal(again.get_encoder().tied_repetitions.is_rare, ties.is_rare)
+
+
+def test_a_model_saved_when_only_later_mentions_of_new_words_were_tied_reads_as_before(tmp_path):
+    model, source = tiny_model(tie_repetitions=True), torch.tensor([[5, 13, 6, 14, 6, 13, 14, 13]])
+    ties = model.get_encoder().tied_repetitions
+    with torch.no_grad():
+        for tensor in (ties.first_embedding.weight, ties.first_proj.weight, ties.is_rare):
+            tensor.zero_()
+    model.save_pretrained(tmp_path)
+    states = load_file(tmp_path / "model.safetensors")
+    kept = {name: value for name, value in states.items() if "first_" not in name and "is_rare" not in name}
+    assert len(states) == len(kept) + 3
+    save_file(kept, tmp_path / "model.safetensors", {"format": "pt"})
+    again, info = CopyNetForConditionalGeneration.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"]
+    same = [each.get_encoder()(source).last_hidden_state for each in (model, again)]
+    assert torch.equal(*same)
 
 
 def test_words_beyond_the_slots_are_not_repetitions_of_one_another():

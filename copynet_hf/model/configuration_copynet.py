@@ -190,8 +190,8 @@ class CopyNetConfig(CopyNetBaseConfig):
         encoder_residual: without `encoder`, whether W_x e(x_j) is added to h_j, a residual connection around the GRU
             layers: attention and scores then read the word itself, and what a rare word means is learned in fewer
             updates. Not in the paper.
-        tie_repetitions: without `encoder`, whether repetitions of words outside the vocabulary are tied to their
-            first mention in the source (`layers.TiedRepetitions`); points have none. Not in the paper.
+        tie_repetitions: without `encoder`, whether the mentions of a rare word are tied to each other: of one outside
+            the vocabulary, or marked in `TiedRepetitions.is_rare`, which `copynet-hf train` fills. Not in the paper.
         attention_size: width of the attention's hidden layer, Eq. 3.
         max_source_oov: K, the number of slots for unseen source words; logits are `vocab_size + K` wide.
         feature_vocab_size: how many feature ids there are, with those of padding and the unknown feature; 0: sources

@@ -5,7 +5,7 @@ Letters: `copy_distribution.py`; shapes: `memory.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,7 @@ class Decoder(nn.Module):
 
     config: CopyNetConfig
     dropout: nn.Dropout
+    switch_proj: nn.Linear | None
 
     def build_memory(self, encoded: CopyNetEncoderOutput) -> Memory:
         """The N sources' states and everything computed from them once for all steps."""
@@ -54,6 +55,23 @@ class Decoder(nn.Module):
     def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
         """Computes what the steps do not pass on, for all of them at once."""
         return steps
+
+    @staticmethod
+    def build_switch(config: CopyNetConfig) -> nn.Linear | None:
+        """The projection of a mechanism's switch, if it has one."""
+        widths, names = part_widths(config), config.mechanism.switch
+        return nn.Linear(sum(widths[name] for name in names), 1) if names else None
+
+    def add_switch(self, steps: DecoderSteps, parts: Mapping[str, Tensor]) -> DecoderSteps:
+        """Adds the switch w·[c_t; s_t; …] + b, whose sigmoid is p_gen (See et al. 2017, Eq. 8) or λ_t of CoRe.
+
+        Args:
+            parts: (R, T, …) the parts of `Mechanism.switch`.
+        """
+        if self.switch_proj is None:
+            return steps
+        switch = self.switch_proj(join_parts(parts, self.config.mechanism.switch))
+        return steps._replace(switch=switch[..., 0])
 
     def forward(
         self,
@@ -145,15 +163,14 @@ class CopyNetDecoder(RecurrentDecoder):
         if config.mechanism.has_copy_projection:
             self.copy_proj = nn.Linear(config.memory_size, config.hidden_size, bias=False)  # W_c
         self.cell = nn.GRUCell(sum(widths[part] for part in self.input_parts), config.hidden_size)
-        self.readout_proj = self.linear_readout_proj = self.switch_proj = None
+        self.readout_proj = self.linear_readout_proj = None
         if self.readout_parts != ["state"]:
             readout_proj = nn.Linear(sum(widths[part] for part in self.readout_parts), config.hidden_size)
             if config.mechanism.tanh_readout:
                 self.readout_proj = readout_proj
             else:  # no step needs it: computed after the recurrence, for all steps at once
                 self.linear_readout_proj = readout_proj
-        if config.mechanism.switch:
-            self.switch_proj = nn.Linear(sum(widths[part] for part in config.mechanism.switch), 1)
+        self.switch_proj = self.build_switch(config)
         self.dropout = Dropout(config.dropout)
 
     def build_memory(self, encoded: CopyNetEncoderOutput) -> Memory:
@@ -222,7 +239,7 @@ class CopyNetDecoder(RecurrentDecoder):
         return context + self.attention.read_features(query, memory.features)
 
     def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
-        """Adds a linear readout V [s_t; c_t] + b, and the switch w·[c_t; s_t; …] + b."""
+        """Adds a linear readout V [s_t; c_t] + b, and the switch."""
         if self.linear_readout_proj is None and self.switch_proj is None:
             return steps
         linear_parts = () if self.linear_readout_proj is None else self.readout_parts
@@ -233,6 +250,4 @@ class CopyNetDecoder(RecurrentDecoder):
         if self.linear_readout_proj is not None:
             readout = self.linear_readout_proj(join_parts(parts, linear_parts))
             steps = steps._replace(readout=self.dropout(readout))
-        if self.switch_proj is not None:
-            steps = steps._replace(switch=self.switch_proj(join_parts(parts, self.config.mechanism.switch))[..., 0])
-        return steps
+        return self.add_switch(steps, parts)

@@ -18,7 +18,7 @@ from .configuration_copynet import CopyNetConfig
 from .copy_distribution import has_values, replace_by_unk
 from .fast import find_fast_form_obstacles
 from .gru import FusedGRU, gru_states
-from .layers import AddedProjection, Dropout, TiedRepetitions, find_first_mentions
+from .layers import AddedProjection, Dropout, TiedRepetitions
 from .outputs import CopyNetEncoderOutput, SourceInputs
 from .pretrained import CopyNetPreTrainedModel
 from .vocabularies import BOUNDARY, UNKNOWN_FEATURE, UNKNOWN_LETTER
@@ -434,14 +434,14 @@ class CopyNetEncoder(SourceEncoder):
         positions = self.find_positions(mask, source)
         facts, read = embed_facts(states, positions.is_object), positions.read
         if self.tied_repetitions is not None:
-            first_mentions = find_first_mentions(input_ids, read, config.vocab_size, config.max_source_oov)
-            states = self.tied_repetitions.mark(states, first_mentions)
+            partners = self.tied_repetitions.find_partners(input_ids, read)
+            states = self.tied_repetitions.mark(states, partners)
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
         for layer in self.layers:
             states, final_state = layer(states, read)
             if self.tied_repetitions is not None and layer is self.layers[-1]:
-                states = self.tied_repetitions.add_first(states, first_mentions)
+                states = self.tied_repetitions.add_partners(states, partners)
             if self.residual_proj is not None and layer is self.layers[-1]:
                 states = states + self.residual_proj(embeddings) * read[..., None]
             states = self.dropout(states)

@@ -2,7 +2,7 @@
 
 The readable form is `CopyNetDecoder.step`, which the tests compare it with. Products that do not depend on the
 recurrence are computed for all steps before or after the loop. The loop saves only what the backward pass needs; the
-attention's hidden units, B · S · A of them at each step, are recomputed there. Each backward is under its forward.
+attention's hidden units, B · S · A of them at each step, are recomputed there.
 
 Letters, shapes and columns as in `fast_step`; ψ_c are the copy scores. In the backward pass, the gradient of the
 readout's pre-activation follows the columns.
@@ -445,7 +445,7 @@ class FusedDecoder(torch.autograd.Function):
             d_hidden = gru_step_backward(d_state, saved.hidden[t], *gates)
             if repeated is not None:
                 repeated_reads.append(_selective_read_backward(t, repeated, d_inputs[t], saved, w, grads))
-            torch.matmul(d_inputs[t, :, : len(w.context)], w.context, out=grads.contexts[t])  # W_c c_t
+            torch.matmul(d_inputs[t, :, : len(w.context)], w.context, out=grads.contexts[t])  # of c_t
             grads.columns[t, :, :attention_size] = 0  # of the query, which both reads add to
             if t or not ctx.attends_after:
                 d_coverage = _attentive_read_backward(t, d_attention[t], d_coverage, saved, w, grads)

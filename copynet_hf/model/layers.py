@@ -47,47 +47,74 @@ class AddedProjection(nn.Linear):
 
 
 class TiedRepetitions(nn.Module):
-    """Ties each repetition of a word outside the vocabulary to its first mention: e(x_j) + r is read, and W_r h_i is
-    added to h_j, where x_j = x_i and i is the position of that mention.
+    """Ties the mentions of a rare word to each other. Where i is the place of the first, k of the second, and j of any
+    but the first: e(x_j) + r and e(x_i) + r' are read; then W_r h_i is added to h_j, and W_f h_k to h_i.
 
-    Without it, a name that is read again looks like another name, or nearly so where letters are read.
+    Rare are words outside the vocabulary, and those in few sources. Without it, a name that is read again looks like
+    another name, or nearly so where letters are read; and nothing says that a word stands elsewhere in the source.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__()
         self.embedding = nn.Embedding(1, config.embedding_size)  # r
         self.output_proj = nn.Linear(config.memory_size, config.memory_size, bias=False)  # W_r
+        self.first_embedding = AddedProjection(1, config.embedding_size)  # r'
+        self.first_proj = AddedProjection(config.memory_size, config.memory_size)  # W_f
+        self.register_buffer("is_rare", torch.zeros(config.vocab_size, dtype=torch.bool))
+        self.num_slots = config.max_source_oov
 
-    def mark(self, embeddings: Tensor, first_mentions: Tensor) -> Tensor:
-        """e(x_j) (B, S, E), + r where a word is repeated."""
-        return embeddings + self.embedding.weight * _is_repeated(first_mentions)
+    is_rare: Tensor
+    """(V,) bool: the words of the vocabulary whose mentions are tied; saved, not a parameter."""
 
-    def add_first(self, states: Tensor, first_mentions: Tensor) -> Tensor:
-        """h_j (B, S, D), + W_r h_i where a word is repeated."""
-        is_repeated = _is_repeated(first_mentions)
-        if has_values(states):  # few words are: a product over all positions takes a tenth of a training step
-            rows, places, _ = is_repeated.nonzero(as_tuple=True)
-            added = self.output_proj(states[rows, first_mentions[rows, places]])
-            return states.index_put((rows, places), added.to(states.dtype), accumulate=True)
-        first = states.gather(1, first_mentions[..., None].expand_as(states))
-        return states + self.output_proj(first * is_repeated)
+    def find_partners(self, ids: Tensor, read: Tensor) -> Tensor:
+        """(B, S) the position that each is tied to, `find_partners` of extended ids (B, S) below V + slots."""
+        slots = self.is_rare.new_ones(self.num_slots)
+        return find_partners(ids, read & torch.cat([self.is_rare, slots])[ids], len(self.is_rare) + self.num_slots)
+
+    def mark(self, embeddings: Tensor, partners: Tensor) -> Tensor:
+        """e(x_j) (B, S, E), + r or r' where a word is tied to a position of `partners`, (B, S)."""
+        first, later = (tied[..., None].to(embeddings.dtype) for tied in _find_tied(partners))
+        return embeddings + self.embedding.weight * later + self.first_embedding(first)
+
+    def add_partners(self, states: Tensor, partners: Tensor) -> Tensor:
+        """h_j (B, S, D), + W_r or W_f times that of the position it is tied to."""
+        added = torch.zeros_like(states)
+        for tied, proj in zip(_find_tied(partners), (self.first_proj, self.output_proj), strict=True):
+            if has_values(states):  # few words are: a product over all positions takes a tenth of a training step
+                rows, places = tied.nonzero(as_tuple=True)
+                values = proj(states[rows, partners[rows, places]])
+                added = added.index_put((rows, places), values.to(states.dtype))
+            else:
+                of_partners = states.gather(1, partners[..., None].expand_as(states))
+                added = added + proj(of_partners * tied[..., None])
+        return states + added
+
+    def resize(self, vocab_size: int) -> None:
+        """Follows a new vocabulary size: words that are added are not rare."""
+        is_rare = self.is_rare.new_zeros(vocab_size)
+        kept = min(vocab_size, len(self.is_rare))
+        is_rare[:kept] = self.is_rare[:kept]
+        self.is_rare = is_rare
 
 
-def find_first_mentions(ids: Tensor, read: Tensor, vocab_size: int, num_slots: int) -> Tensor:
-    """(B, S) the position at which the word is mentioned first, if it owns a slot and is read; else its own position.
+def find_partners(ids: Tensor, is_tied: Tensor, width: int) -> Tensor:
+    """For each position (B, S) another one with the same word: the first, and for the first the second. Its own where
+    there is none, or `is_tied` (B, S) is false.
 
     Args:
-        ids: (B, S) extended ids below `vocab_size` + `num_slots`.
-        read: (B, S) bool.
+        ids: (B, S) below `width`.
     """
-    is_unseen = read & (ids >= vocab_size)
-    first = find_first_positions((ids - vocab_size).clamp(min=0), is_unseen, max(num_slots, 1))
-    return torch.where(is_unseen, first, torch.arange(ids.shape[1], device=ids.device))
+    own = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    first = find_first_positions(ids, is_tied, width)
+    second = find_first_positions(ids, is_tied & (own > first), width)
+    partners = torch.where(own > first, first, torch.where(second < ids.shape[1], second, own))
+    return torch.where(is_tied, partners, own)
 
 
-def _is_repeated(first_mentions: Tensor) -> Tensor:
-    """(B, S, 1) bool."""
-    return (first_mentions < torch.arange(first_mentions.shape[1], device=first_mentions.device))[..., None]
+def _find_tied(partners: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, S) bool each: the first mentions that are tied to the second, and those that are tied to the first."""
+    own = torch.arange(partners.shape[1], device=partners.device)
+    return partners > own, partners < own
 
 
 class CopyNetAttention(nn.Module):

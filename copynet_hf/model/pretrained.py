@@ -19,7 +19,7 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedToken
 from transformers import initialization as init
 
 from .configuration_copynet import CopyNetConfig
-from .layers import AddedProjection
+from .layers import AddedProjection, TiedRepetitions
 from .pieces import PieceTokenizer
 from .text_models import find_max_positions, load_encoder_config, load_text_encoder
 
@@ -29,7 +29,10 @@ _TOLERANCE = 1e-3  # of logits, relative to the largest
 class PublishedModel(PreTrainedModel):
     """A model that is saved with its code and a card, for the Hub: what a model and an ensemble share."""
 
-    _keys_to_ignore_on_load_missing = [r"ending_proj\.weight$"]  # noqa: RUF012 - zeros in models saved without it
+    _keys_to_ignore_on_load_missing = [  # noqa: RUF012 - zeros in models saved without them
+        r"ending_proj\.weight$",
+        r"tied_repetitions\.(first_embedding\.weight|first_proj\.weight|is_rare)$",
+    ]
 
     auto_classes: ClassVar[dict[str, str]] = {}
     """The Auto classes that load the saved weights, and for each the name of its class in the model's module."""
@@ -120,6 +123,9 @@ class CopyNetPreTrainedModel(PublishedModel):
                 f"the id len(tokenizer), which would be one of the words added to the {words} of the model."
             )
         embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        for module in self.modules():
+            if isinstance(module, TiedRepetitions):
+                module.resize(self.config.vocab_size)
         if self.config.seq2seq:  # the embeddings are the encoder's, which a saved model is built with
             parts: tuple[Any, Any] = (self.config.encoder, self.config.decoder)
             for part in parts:
@@ -194,6 +200,8 @@ class CopyNetPreTrainedModel(PublishedModel):
             init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
         elif isinstance(module, AddedProjection):
             init.zeros_(module.weight)
+        elif isinstance(module, TiedRepetitions):
+            init.zeros_(module.is_rare)
         elif isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
             if module.bias is not None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import copy_scores, expand_to_rows, selective_read_weights
 from .decoder import Decoder
-from .layers import Dropout, join_parts, part_widths
+from .layers import Dropout
 from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, PastWords, read_memory
 from .outputs import CopyNetEncoderOutput
 from .text_models import (
@@ -58,10 +58,7 @@ class TransformerDecoder(Decoder):
         self.copy_proj = None
         if mechanism.has_copy_projection:
             self.copy_proj = nn.Linear(config.memory_size, width, bias=False)  # W_c
-        self.switch_proj = None
-        if mechanism.switch:
-            widths = part_widths(config)
-            self.switch_proj = nn.Linear(sum(widths[part] for part in mechanism.switch), 1)
+        self.switch_proj = self.build_switch(config)
         self.copy_bias = nn.Parameter(torch.zeros(1)) if config.seq2seq and self.copy_proj is not None else None
         self.dropout = Dropout(config.dropout)
 
@@ -147,14 +144,14 @@ class TransformerDecoder(Decoder):
         return DecoderSteps(readout, attention, DecoderState(hidden, scores, None, past=past))
 
     def finish_steps(self, steps: DecoderSteps, embeddings: Tensor, memory: Memory) -> DecoderSteps:
-        """Adds the switch w·[c_t; s_t; …] + b, with c_t = Σ_j a_tj h_j."""
+        """Adds the switch, with c_t = Σ_j a_tj h_j."""
         if self.switch_proj is None:
             return steps
         assert steps.attention is not None
         parts = {"state": steps.states.hidden, "embedding": embeddings}
         if "context" in self.config.mechanism.switch:
             parts["context"] = read_memory(steps.attention, memory.hidden_states)
-        return steps._replace(switch=self.switch_proj(join_parts(parts, self.config.mechanism.switch))[..., 0])
+        return self.add_switch(steps, parts)
 
     def _collect_read(self, memory: Memory, rows: int) -> tuple[Tensor, Tensor]:
         """What the layers attend to, for each row: states (R, S + F, H) of words and features, and which there are."""

@@ -7,7 +7,7 @@ Shapes: `memory.py`, and B rows, P pieces, W width of the encoder's states.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -128,7 +128,32 @@ class PiecesOfWords(NamedTuple):
     words: Positions
 
 
-class CopyNetTransformerEncoder(SourceEncoder):
+class TextEncoder(SourceEncoder):
+    """What both encoders share: the Transformers encoder of `config.encoder`, which can be frozen."""
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__(config)
+        assert isinstance(config.encoder, PreTrainedConfig)  # the base class of configs makes an object of a dict
+        self.text_encoder = build_text_encoder(config.encoder)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether no weight of the Transformers encoder is trained."""
+        return not any(weight.requires_grad for weight in self.text_encoder.parameters())
+
+    def freeze(self) -> None:
+        """Keeps the Transformers encoder as it is, with embeddings that a decoder shares: without gradients, and in
+        training without dropout."""
+        self.text_encoder.requires_grad_(False).eval()
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if self.is_frozen:
+            self.text_encoder.eval()
+        return self
+
+
+class CopyNetTransformerEncoder(TextEncoder):
     """The Transformers encoder of `config.encoder`, with its states pooled into words and projected to D; with
     `config.encoder_gru` to E, and their sum with e(x_j) read by GRU layers.
 
@@ -139,10 +164,8 @@ class CopyNetTransformerEncoder(SourceEncoder):
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
-        assert isinstance(config.encoder, PreTrainedConfig)  # the base class of configs makes an object of a dict
-        self.text_encoder = build_text_encoder(config.encoder)
         width = config.embedding_size if config.encoder_gru else config.memory_size
-        self.states_proj = nn.Linear(config.encoder.hidden_size, width)
+        self.states_proj = nn.Linear(self.text_encoder.config.hidden_size, width)
         self.layers = build_layers(config) if config.encoder_gru else nn.ModuleList()
         self.max_pieces = find_max_positions(self.text_encoder)
         self.post_init()
@@ -161,21 +184,6 @@ class CopyNetTransformerEncoder(SourceEncoder):
             )
         self.config.encoder, self.text_encoder = text_encoder.config, text_encoder
         self.max_pieces = find_max_positions(text_encoder)
-
-    @property
-    def is_frozen(self) -> bool:
-        """Whether no weight of the Transformers encoder is trained."""
-        return not any(weight.requires_grad for weight in self.text_encoder.parameters())
-
-    def freeze(self) -> None:
-        """Keeps the Transformers encoder as it is: without gradients, and in training without dropout."""
-        self.text_encoder.requires_grad_(False).eval()
-
-    def train(self, mode: bool = True) -> CopyNetTransformerEncoder:
-        super().train(mode)
-        if self.is_frozen:
-            self.text_encoder.eval()
-        return self
 
     def encode(self, source: SourceInputs, output_hidden_states: bool) -> CopyNetEncoderOutput:
         """See `SourceEncoder.forward`."""
@@ -265,7 +273,7 @@ class CopyNetTransformerEncoder(SourceEncoder):
         return pieces, piece_mask.bool(), word_index.long()
 
 
-class WordEncoder(SourceEncoder):
+class WordEncoder(TextEncoder):
     """The Transformers encoder of `config.encoder` with `encoder_reads="words"`.
 
     Every word is one piece, and its embedding that of the decoder's words, so that no second tokenizer is needed. A
@@ -275,13 +283,11 @@ class WordEncoder(SourceEncoder):
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)
-        assert isinstance(config.encoder, PreTrainedConfig)  # the base class of configs makes an object of a dict
-        self.text_encoder = build_text_encoder(config.encoder)
         if config.seq2seq:
             del self.embed_tokens  # the encoder's own are those of all words
         else:
             self.input_proj = build_projection(config.embedding_size, detach_embeddings(self.text_encoder))
-        self.states_proj = build_projection(config.encoder.hidden_size, config.memory_size)
+        self.states_proj = build_projection(self.text_encoder.config.hidden_size, config.memory_size)
         self.max_words = find_max_positions(self.text_encoder)
         self.first_position = find_position_offset(self.text_encoder)
         self.post_init()

@@ -52,7 +52,7 @@ TRAINING_DEFAULTS: dict[str, Any] = {
 }
 NUM_EVALUATIONS = 40
 OUTPUT_SCORES = (*METRICS, "copied_fraction", "oov_recall", *LOWER_IS_BETTER)  # with `predict_with_generate`
-LABEL_SMOOTHING = 0.1  # decays to 0 in training
+LABEL_SMOOTHING = 0.1  # at the start: `CopyNetTrainer.compute_loss` lowers it
 # The number of steps from which the number of epochs is computed, and its bounds; few pairs have more epochs, since a
 # model needs so many steps to learn a task at all.
 TRAINING_STEPS, MIN_EPOCHS, MAX_EPOCHS, MIN_STEPS = 8000, 5, 60, 3000

@@ -19,7 +19,7 @@ class VocabularyLabelSmoother(LabelSmoother):
 
     The base class also sums over the slots, of which those that a source does not own add a constant to the loss. As a
     target such a slot is UNK, as in the model's own loss: a model that does not copy owns none.
-    `CopyNetTrainer.compute_loss` decays ε to 0 in training.
+    In training, `CopyNetTrainer.compute_loss` lets ε fall to 0, with the updates and the share of wrong outputs.
     """
 
     vocab_size: int

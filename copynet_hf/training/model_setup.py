@@ -24,6 +24,8 @@ from .word_vectors import find_embedding_size, initialize_embeddings
 # initialised to zero (See et al. 2017 train with coverage in a second stage).
 CHANGEABLE_FIELDS = ("dropout", "use_fused", "use_coverage", "coverage_loss_weight", "gate_loss_weight", "gated_loss")
 
+RARE_SHARE = 0.05  # of the sources: words that fewer of them have are tied to their other mentions
+
 # Config fields of the copy head that is added to a pretrained encoder-decoder.
 COPY_HEAD_FIELDS = {"copy_mechanism", "copy_layer", "copy_head", "gate_loss_weight", "gated_loss", "use_fused"}
 
@@ -147,3 +149,18 @@ def set_alignments(model: CopyNetForConditionalGeneration, encoded: Pairs) -> No
         special_ids,
     )
     model.alignments.table.copy_(table)
+
+
+def mark_rare_words(model: CopyNetForConditionalGeneration, encoded: Pairs) -> None:
+    """Marks the words of the vocabulary that few sources of encoded training pairs have, if the model ties their
+    repetitions (`TiedRepetitions.is_rare`)."""
+    ties = getattr(model.get_encoder(), "tied_repetitions", None)
+    if ties is None:
+        return
+    counts, num_sources = torch.zeros(model.config.vocab_size), 0
+    for row in spread(encoded, STREAM_SAMPLE_SIZE):
+        ids = torch.as_tensor(row["input_ids"]).unique()
+        counts[ids[ids < len(counts)]] += 1
+        num_sources += 1
+    ties.is_rare.copy_(counts < RARE_SHARE * num_sources)
+    ties.is_rare[model.config.unk_token_id] = False  # it stands for any word

@@ -7,7 +7,7 @@ from typing import Any
 from transformers import M2M100Config
 
 from ..arguments import ModelArguments, Values, select_fields
-from ..model.configuration_copynet import CopyNetConfig
+from ..model.configuration_copynet import COPY_MECHANISMS, CopyNetConfig
 
 # The paper's settings, class methods of the config, and their segmenters.
 PRESET_SEGMENTERS = {"synthetic": "whitespace", "lcsts_char": "char", "lcsts_word": "jieba"}
@@ -19,6 +19,7 @@ DEFAULT_SIZES: dict[str, float] = {
     "attention_size": 128,
     "encoder_residual": True,
     "tie_repetitions": True,
+    "use_coverage": True,
     "dropout": 0.3,
 }
 
@@ -35,11 +36,19 @@ def make_config(preset: str | None, fields: Values) -> CopyNetConfig:
         raise ValueError(f"--preset {preset} has the sizes of GRUs: leave out --preset, or --decoder")
     fields = name_decoder(fields)
     if preset is None:
-        return CopyNetConfig(**{**DEFAULT_SIZES, **fields})
+        defaults = DEFAULT_SIZES if _can_cover(fields) else {**DEFAULT_SIZES, "use_coverage": False}
+        return CopyNetConfig(**{**defaults, **fields})
     if preset not in PRESET_SEGMENTERS:
         raise ValueError(f"--preset is {preset!r}: use one of {', '.join(PRESET_SEGMENTERS)}")
     config: CopyNetConfig = getattr(CopyNetConfig, preset)(**fields)
     return config
+
+
+def _can_cover(fields: Values) -> bool:
+    """Whether the attention of a model with these fields can have coverage."""
+    mechanism = COPY_MECHANISMS.get(str(fields.get("copy_mechanism", "copynet")))
+    has_option = mechanism is not None and "use_coverage" in mechanism.options
+    return has_option and bool(fields.get("attention", True)) and fields.get("decoder") is None
 
 
 def name_decoder(fields: Values) -> Values:

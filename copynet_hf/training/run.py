@@ -52,7 +52,7 @@ from .data_report import describe_training, describe_words, find_warnings
 from .dataset import Pairs, choose_max_target_length, read_training_pairs
 from .defaults import complete_arguments
 from .encoder_training import cached_encoder_states
-from .model_setup import build_model, load_given_model, set_alignments
+from .model_setup import build_model, load_given_model, mark_rare_words, set_alignments
 from .run_folder import PREDICTIONS_FILE, check_output_dir, explain_save_errors, lock_output_dir, remove_results
 from .tokenizer_setup import load_given_tokenizer, train_tokenizer
 from .trainer import CopyNetTrainer
@@ -200,6 +200,7 @@ class TrainingRun:
         self.trainer = CopyNetTrainer(self.model, tokenizer, pairs, training_args, args, run_record=record)
         if model is None:
             set_alignments(self.model, self.trainer.train_dataset)
+            mark_rare_words(self.model, self.trainer.train_dataset)
 
     def _load_start(self) -> tuple[PreTrainedTokenizerBase | None, CopyNetForConditionalGeneration | None]:
         """The tokenizer and the model that the run starts from; None for new ones."""

@@ -15,11 +15,12 @@ from ..running.trained_models import RNNSEARCH, compare_models
 from ..scores.birthday_answers import score_answers
 
 RETRIEVAL = {"copy_mechanism": "retrieval"}
+COPYNET = "CopyNet, question and facts as one text"
 MODELS: dict[str, dict[str, Any]] = {
     "CoreQA": RETRIEVAL,
     "CoreQA without retrieval": RETRIEVAL | {"copies_from": ["question"]},
     "CoreQA without copying": RETRIEVAL | {"copies_from": ["facts"]},
-    "CopyNet, question and facts as one text": {},
+    COPYNET: {},
     "RNNSearch, question and facts as one text": RNNSEARCH,
 }
 TESTS = ("new persons", "new persons and dates")
@@ -72,5 +73,6 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         "tables": {
             test: score_table(results, test, MODELS, SCORES, published if test == TESTS[0] else None) for test in TESTS
         },
+        "by_seed": [run["scores"]["all"] for run in find_runs(results, TESTS[1], COPYNET)],
         "outputs": next((run["outputs"] for run in find_runs(results, TESTS[1], "CoreQA")), []),
     }

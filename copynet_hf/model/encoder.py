@@ -10,7 +10,6 @@ from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import can_return_tuple
 
@@ -19,7 +18,14 @@ from .copy_distribution import has_values, replace_by_unk
 from .fast import find_fast_form_obstacles
 from .gru import FusedGRU, gru_states
 from .layers import AddedProjection, Dropout, TiedRepetitions
-from .outputs import CopyNetEncoderOutput, SourceInputs
+from .outputs import (
+    CopyNetEncoderOutput,
+    SourceInputs,
+    check_no_slots,
+    check_not_negative,
+    check_shape,
+    value_or_default,
+)
 from .pretrained import CopyNetPreTrainedModel
 from .vocabularies import BOUNDARY, UNKNOWN_FEATURE, UNKNOWN_LETTER
 
@@ -481,35 +487,3 @@ class CopyNetEncoder(SourceEncoder):
             )
         ids = torch.arange(first, first + length, device=input_features.device).expand(input_features.shape[0], -1)
         return ids if attention_mask is None else ids.masked_fill(attention_mask == 0, self.config.pad_token_id)
-
-
-def check_not_negative(name: str, ids: Tensor) -> None:
-    """Raises ValueError for an id below 0, which would crash the embedding's kernel."""
-    if has_values(ids) and ids.numel() and int(ids.min()) < 0:
-        raise ValueError(
-            f"{name} holds {int(ids.min())}, and ids start at 0: pad with pad_token_id (only labels may hold -100, "
-            "where there is no target)."
-        )
-
-
-def check_no_slots(input_ids: Tensor, vocab_size: int) -> None:
-    """Raises ValueError for out-of-vocabulary words, which a model with letters cannot read without `letter_ids`."""
-    if has_values(input_ids) and input_ids.numel() and int(input_ids.max()) >= vocab_size:
-        raise ValueError(
-            f"letter_ids are missing, and input_ids holds {int(input_ids.max())}, an out-of-vocabulary word, which "
-            "this model reads by its letters: pass all that the tokenizer returns, as in model.generate(**batch)."
-        )
-
-
-def check_shape(name: str, embeddings: Tensor, shape: tuple[int, ...]) -> None:
-    """Raises ValueError for embeddings of another shape than (rows, words, embedding_size)."""
-    if embeddings.shape != shape:
-        raise ValueError(
-            f"{name} has shape {tuple(embeddings.shape)}, the ids and embedding_size require {tuple(shape)}: pass one "
-            "embedding for each id."
-        )
-
-
-def value_or_default(value: bool | None, config: PreTrainedConfig, name: str) -> bool:
-    """An argument of a call, or the config's field of that name where the argument is None."""
-    return bool(getattr(config, name) if value is None else value)

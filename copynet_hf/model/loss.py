@@ -28,10 +28,9 @@ from .copy_distribution import (
     summed_likelihood,
     vocabulary_terms,
 )
-from .encoder import check_not_negative
 from .fast import find_fast_form_obstacles
 from .gru import first_order_only
-from .outputs import CopyNetModelOutput
+from .outputs import CopyNetModelOutput, check_not_negative
 from .vocabularies import IGNORED_LABEL
 
 

@@ -27,7 +27,7 @@ from .copy_distribution import (
     replace_unreachable_words,
 )
 from .decoder import CopyNetDecoder, Decoder
-from .encoder import CopyNetEncoder, SourceEncoder, check_not_negative, check_shape, value_or_default
+from .encoder import CopyNetEncoder, SourceEncoder
 from .fast import find_fast_form_obstacles, find_runner
 from .generation import CopyNetGenerationMixin
 from .layers import Dropout
@@ -42,7 +42,15 @@ from .loss import (
 )
 from .mechanism_decoders import DECODERS
 from .memory import CopyNetCache, DecoderState, Memory, start_cache
-from .outputs import CopyNetEncoderOutput, CopyNetModelOutput, CopyNetSeq2SeqLMOutput, SourceInputs
+from .outputs import (
+    CopyNetEncoderOutput,
+    CopyNetModelOutput,
+    CopyNetSeq2SeqLMOutput,
+    SourceInputs,
+    check_not_negative,
+    check_shape,
+    value_or_default,
+)
 from .pipeline import CUSTOM_PIPELINES
 from .pretrained import CopyNetPreTrainedModel, load_seq2seq, make_seq2seq_config, take_weights
 from .transformer_decoder import TransformerDecoder

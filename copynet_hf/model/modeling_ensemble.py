@@ -15,12 +15,11 @@ from transformers.utils import can_return_tuple
 
 from .configuration_ensemble import CopyNetEnsembleConfig
 from .copy_distribution import average_log_probs, expand_to_rows
-from .encoder import value_or_default
 from .generation import CopyNetGenerationMixin
 from .loss import average_losses, check_labels, replace_unreachable_targets, shift_right
 from .memory import CopyNetCache, start_cache
 from .modeling_copynet import CopyNetForConditionalGeneration
-from .outputs import CopyNetEnsembleEncoderOutput, CopyNetSeq2SeqLMOutput
+from .outputs import CopyNetEnsembleEncoderOutput, CopyNetSeq2SeqLMOutput, value_or_default
 from .pipeline import CUSTOM_PIPELINES
 from .pretrained import PublishedModel
 from .vocabularies import IGNORED_LABEL

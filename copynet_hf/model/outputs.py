@@ -1,4 +1,4 @@
-"""What the models return.
+"""What the models read and return, and checks of it.
 
 Shapes: `copy_distribution.py` and `memory.py`, and W words that own slots.
 """
@@ -11,8 +11,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedConfig
 from transformers.modeling_outputs import Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils import ModelOutput
+
+from .copy_distribution import has_values
 
 
 class SourceInputs(NamedTuple):
@@ -134,3 +137,35 @@ class CopyNetSeq2SeqLMOutput(_FastAssignment, Seq2SeqLMOutput):
 
     copy_probs: Tensor | None = None
     copy_mass: Tensor | None = None
+
+
+def check_not_negative(name: str, ids: Tensor) -> None:
+    """Raises ValueError for an id below 0, which would crash the embedding's kernel."""
+    if has_values(ids) and ids.numel() and int(ids.min()) < 0:
+        raise ValueError(
+            f"{name} holds {int(ids.min())}, and ids start at 0: pad with pad_token_id (only labels may hold -100, "
+            "where there is no target)."
+        )
+
+
+def check_no_slots(input_ids: Tensor, vocab_size: int) -> None:
+    """Raises ValueError for out-of-vocabulary words, which a model with letters cannot read without `letter_ids`."""
+    if has_values(input_ids) and input_ids.numel() and int(input_ids.max()) >= vocab_size:
+        raise ValueError(
+            f"letter_ids are missing, and input_ids holds {int(input_ids.max())}, an out-of-vocabulary word, which "
+            "this model reads by its letters: pass all that the tokenizer returns, as in model.generate(**batch)."
+        )
+
+
+def check_shape(name: str, embeddings: Tensor, shape: tuple[int, ...]) -> None:
+    """Raises ValueError for embeddings of another shape than (rows, words, embedding_size)."""
+    if embeddings.shape != shape:
+        raise ValueError(
+            f"{name} has shape {tuple(embeddings.shape)}, the ids and embedding_size require {tuple(shape)}: pass one "
+            "embedding for each id."
+        )
+
+
+def value_or_default(value: bool | None, config: PreTrainedConfig, name: str) -> bool:
+    """An argument of a call, or the config's field of that name where the argument is None."""
+    return bool(getattr(config, name) if value is None else value)

@@ -15,8 +15,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from .configuration_copynet import CopyNetConfig
 from .copy_distribution import at_least_float32
-from .encoder import Positions, SourceEncoder, build_layers, check_shape, embed_facts
-from .outputs import CopyNetEncoderOutput, SourceInputs
+from .encoder import Positions, SourceEncoder, build_layers, embed_facts
+from .outputs import CopyNetEncoderOutput, SourceInputs, check_shape
 from .text_models import (
     attend_to_some,
     build_projection,

@@ -98,9 +98,10 @@ def command(train_file: Path, folder: Path, batch: int, fields: dict[str, Any]) 
 
 
 def load_trained(folder: Path) -> tuple[dict[str, torch.Tensor], float]:
-    """The weights, and the number of epochs."""
+    """The weights and buffers, and the number of epochs."""
     metrics = json.loads((folder / "all_results.json").read_text())
-    return load_file(folder / "model.safetensors"), metrics["epoch"]
+    weights = load_file(folder / "model.safetensors")
+    return {name: value.float() for name, value in weights.items()}, metrics["epoch"]
 
 
 def run_in_two_processes(arguments: list[str]) -> None:

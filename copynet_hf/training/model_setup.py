@@ -51,6 +51,8 @@ def load_given_model(name: str, args: ModelArguments, *, is_checkpoint: bool) ->
     changes = {field: value for field, value in fields.items() if field in CHANGEABLE_FIELDS}
     # Half-precision weights would lose the small updates: mixed precision keeps them in float32.
     model = load_copynet(name, trust_remote_code=args.trust_remote_code, dtype=torch.float32, **changes)
+    for weight in model.parameters():  # parts of the file's memory: products of unaligned weights round differently
+        weight.data = weight.data.clone()
     if isinstance(model, CopyNetEnsemble):
         raise ValueError(f"{name} is an ensemble: train each model by itself, and join them with copynet-hf ensemble")
     if "dropout" in changes and model.config.decoder is not None:

@@ -153,9 +153,12 @@ def set_alignments(model: CopyNetForConditionalGeneration, encoded: Pairs) -> No
     model.alignments.table.copy_(table)
 
 
-def mark_rare_words(model: CopyNetForConditionalGeneration, encoded: Pairs) -> None:
+def mark_rare_words(
+    model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, encoded: Pairs
+) -> None:
     """Marks the words of the vocabulary that few sources of encoded training pairs have, if the model ties their
-    repetitions (`TiedRepetitions.is_rare`)."""
+    repetitions (`TiedRepetitions.is_rare`). Words without letters are none of them: that two numbers of a source are
+    equal is mostly chance."""
     ties = getattr(model.get_encoder(), "tied_repetitions", None)
     if ties is None:
         return
@@ -164,5 +167,7 @@ def mark_rare_words(model: CopyNetForConditionalGeneration, encoded: Pairs) -> N
         ids = torch.as_tensor(row["input_ids"]).unique()
         counts[ids[ids < len(counts)]] += 1
         num_sources += 1
-    ties.is_rare.copy_(counts < RARE_SHARE * num_sources)
-    ties.is_rare[model.config.unk_token_id] = False  # it stands for any word
+    words = tokenizer.convert_ids_to_tokens(list(range(len(counts))))
+    has_letters = torch.tensor([any(map(str.isalpha, word)) for word in words])
+    ties.is_rare.copy_(has_letters & (counts < RARE_SHARE * num_sources))
+    ties.is_rare[tokenizer.all_special_ids] = False  # unknown words are not one word

@@ -200,7 +200,7 @@ class TrainingRun:
         self.trainer = CopyNetTrainer(self.model, tokenizer, pairs, training_args, args, run_record=record)
         if model is None:
             set_alignments(self.model, self.trainer.train_dataset)
-            mark_rare_words(self.model, self.trainer.train_dataset)
+            mark_rare_words(self.model, tokenizer, self.trainer.train_dataset)
 
     def _load_start(self) -> tuple[PreTrainedTokenizerBase | None, CopyNetForConditionalGeneration | None]:
         """The tokenizer and the model that the run starts from; None for new ones."""

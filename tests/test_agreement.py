@@ -21,8 +21,8 @@ from copynet_hf.cli import main
 from copynet_hf.inference.backends import load_backend
 from copynet_hf.inference.predictor import ORIGINS, predict_in_batches
 from copynet_hf.model.prediction import Prediction
-from copynet_hf.serving.command import load_predict
 from copynet_hf.serving.limits import Limits
+from copynet_hf.serving.process import load_predict
 from copynet_hf.serving.server import build_app
 
 pytest.importorskip("onnxscript")

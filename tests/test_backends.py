@@ -25,7 +25,7 @@ from copynet_hf.inference.backends import OnnxModel, load_backend
 from copynet_hf.inference.predictor import stamp_files
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
-from copynet_hf.serving.command import make_stoppable
+from copynet_hf.serving.process import make_stoppable
 from copynet_hf.training.defaults import build_training_arguments
 
 pytest.importorskip("onnxscript")

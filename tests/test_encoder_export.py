@@ -10,7 +10,7 @@ from tiny_encoders import FAMILIES, TEXTS, copynet_over, save_encoder, word_toke
 from copynet_hf.cli import main
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import predict
-from copynet_hf.serving.command import load_predict
+from copynet_hf.serving.process import load_predict
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")

@@ -22,7 +22,7 @@ from copynet_hf.cli import main
 from copynet_hf.inference.backends import load_backend
 from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model
-from copynet_hf.serving.command import load_predict
+from copynet_hf.serving.process import load_predict
 from copynet_hf.training.defaults import complete_arguments
 from copynet_hf.training.model_setup import build_model
 

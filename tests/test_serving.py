@@ -27,7 +27,7 @@ from transformers import GenerationConfig
 from copynet_hf import CopyNetTokenizer
 from copynet_hf.inference.onnx_search import OnnxCopyNet
 from copynet_hf.model.prediction import Prediction, predict
-from copynet_hf.serving.command import load_predict
+from copynet_hf.serving.process import load_predict
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")

@@ -23,8 +23,8 @@ class DemoArguments(Arguments):
 def demo(args: DemoArguments) -> None:
     """Serves a web page on which a model can be tried."""
     from ..inference.backends import load_backend
-    from ..serving.command import run_server
     from ..serving.page import build_demo
+    from ..serving.process import run_server
 
     model, tokenizer = load_backend(
         args.model, args.backend, device=args.device, trust_remote_code=args.trust_remote_code

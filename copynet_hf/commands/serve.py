@@ -21,7 +21,7 @@ class ServeArguments(Limits):
 
 def serve(args: ServeArguments) -> None:
     """Serves an exported model over HTTP, without torch: POST /predict, GET /health, GET /metrics."""
-    from ..serving.command import count_connections, explain_missing_packages, load_predict, run_server
+    from ..serving.process import count_connections, explain_missing_packages, load_predict, run_server
 
     with explain_missing_packages():
         from ..serving.server import build_app

@@ -21,8 +21,8 @@ from ..saved.loading import LoadedModel
 from ..saved.model_size import explain_memory_errors
 from ..visualization.highlighting import find_words
 from .batching import Options, RequestRow
-from .command import explain_missing_packages, make_stoppable, predict_requests
 from .limits import Limits
+from .process import explain_missing_packages, make_stoppable, predict_requests
 from .web_export import PAGE
 
 if TYPE_CHECKING:

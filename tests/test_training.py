@@ -104,27 +104,22 @@ def test_another_evaluation_set_has_no_scores_of_the_runs_own_pairs(generates: b
     assert metrics["eval_loss"] > 0
 
 
-def test_words_that_few_sources_have_are_marked_as_rare(tmp_path: Path) -> None:
+@pytest.mark.parametrize("segmenter", ["whitespace", "char"])
+def test_words_that_few_sources_have_are_marked_as_rare(segmenter: str, tmp_path: Path) -> None:
     """Of 40 sources, two have `blue`, which is 5 % and thus not few, and one `green` twice. `7` has no letter."""
     colours = ["blue", "blue", "green 7 green"]
     rows = [{"text": f"call Ann {colour}", "summary": "Ann green"} for colour in [*colours, *["red"] * 37]]
     file = write_rows(tmp_path / "pairs.jsonl", rows)
-    arguments = {"train_file": file, **SIZES, "segmenter": "whitespace", "min_frequency": 1, "seed": 1}
-    run = TrainingRun({**arguments, "letters": False, "compound_copies": 0.0, "output_dir": str(tmp_path / "model")})
+    arguments = {"train_file": file, **SIZES, "segmenter": segmenter, "min_frequency": 1}
+    run = TrainingRun({**arguments, "compound_copies": 0.0, "output_dir": str(tmp_path / "model")})
     run.set_up()
     is_rare = run.model.get_encoder().tied_repetitions.is_rare
     vocabulary = run.trainer.processing_class.get_vocab()
-    assert {
-        word: bool(is_rare[vocabulary[word]]) for word in ("call", "Ann", "red", "blue", "green", "7", "<unk>")
-    } == {
-        "call": False,
-        "Ann": False,
-        "red": False,
-        "blue": False,
-        "green": True,
-        "7": False,
-        "<unk>": False,
-    }
+    rare = {word for word, index in vocabulary.items() if is_rare[index]}
+    assert rare & {"call", "Ann", "red", "blue", "green", "7", "<unk>"} == (
+        {"green"} if segmenter != "char" else set()
+    )
+    assert bool(rare) == (segmenter != "char")
 
 
 def test_of_errors_the_lowest_is_the_best(pairs: Dataset) -> None:

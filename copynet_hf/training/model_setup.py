@@ -156,11 +156,11 @@ def set_alignments(model: CopyNetForConditionalGeneration, encoded: Pairs) -> No
 def mark_rare_words(
     model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, encoded: Pairs
 ) -> None:
-    """Marks the words of the vocabulary that few sources of encoded training pairs have, if the model ties their
-    repetitions (`TiedRepetitions.is_rare`). Words without letters are none of them: that two numbers of a source are
-    equal is mostly chance."""
-    ties = getattr(model.get_encoder(), "tied_repetitions", None)
-    if ties is None:
+    """Marks the words of the vocabulary that few sources of encoded training pairs have (`TiedRepetitions.is_rare`), if
+    the model ties repetitions, and the tokenizer is one that splits texts into words. Words without letters are left
+    out, as are characters: that two of a source are equal is mostly chance."""
+    ties, segmenter = getattr(model.get_encoder(), "tied_repetitions", None), getattr(tokenizer, "segmenter", "char")
+    if ties is None or segmenter == "char":
         return
     counts, num_sources = torch.zeros(model.config.vocab_size), 0
     for row in spread(encoded, STREAM_SAMPLE_SIZE):

@@ -94,10 +94,13 @@ class Oracle:
                 if x >= self.c.vocab_size or self.w[ties + "is_rare"][x]:
                     places.setdefault(x, []).append(j)
             places = {x: js for x, js in places.items() if len(js) > 1}
+            nothing, w_n = np.zeros(self.c.embedding_size), self.w[ties + "neighbour_proj.weight"]
+            around = [nothing] * 3 + embeddings + [nothing] * 3
             for js in places.values():
-                xs[js[0]] = xs[js[0]] + self.w[ties + "first_embedding.weight"][:, 0]
-                for j in js[1:]:
-                    xs[j] = xs[j] + self.w[ties + "embedding.weight"][0]
+                for j in js:
+                    other = js[1] if j == js[0] else js[0]
+                    mark = "first_embedding.weight" if j == js[0] else "embedding.weight"
+                    xs[j] = xs[j] + self.w[ties + mark].reshape(-1) + w_n @ np.concatenate(around[other : other + 7])
         for layer in range(self.c.num_hidden_layers):
             runs = []
             for suffix, order in (("", range(len(xs))), ("_reverse", reversed(range(len(xs))))):

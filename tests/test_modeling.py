@@ -31,7 +31,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
 from copynet_hf.model.copy_distribution import find_matches, selective_read_weights
-from copynet_hf.model.layers import find_partners
+from copynet_hf.model.layers import find_neighbours, find_partners
 from copynet_hf.model.prediction import predict
 
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
@@ -559,6 +559,14 @@ def test_each_mention_is_tied_to_the_first_and_the_first_to_the_second_whatever_
     assert find_partners(ids[:, :1], is_tied[:, :1], 15).tolist() == [[0], [0]]
 
 
+def test_neighbours_are_the_words_beside_whatever_the_padding():
+    is_read = torch.tensor([[True, True, False, True], [False, False, True, False]])
+    expected = [[[4, 4, 0, 1, 3], [4, 0, 1, 3, 4], [0, 1, 3, 4, 4]], [[4, 4, 2, 4, 4]]]
+    found = find_neighbours(is_read, 2)
+    assert [row[kept].tolist() for row, kept in zip(found, is_read, strict=True)] == expected
+    assert found.shape == (2, 4, 5)
+
+
 def test_words_that_few_sources_have_are_tied_and_frequent_ones_not():
     model = tiny_model(tie_repetitions=True)
     ties, ids = model.get_encoder().tied_repetitions, torch.tensor([[6, 5, 9, 5, 6, 13, 13]])
@@ -584,12 +592,12 @@ def test_a_model_saved_when_only_later_mentions_of_new_words_were_tied_reads_as_
     model, source = tiny_model(tie_repetitions=True), torch.tensor([[5, 13, 6, 14, 6, 13, 14, 13]])
     ties = model.get_encoder().tied_repetitions
     with torch.no_grad():
-        for tensor in (ties.first_embedding.weight, ties.first_proj.weight, ties.is_rare):
+        for tensor in (ties.first_embedding.weight, ties.first_proj.weight, ties.neighbour_proj.weight, ties.is_rare):
             tensor.zero_()
     model.save_pretrained(tmp_path)
     states = load_file(tmp_path / "model.safetensors")
-    kept = {name: value for name, value in states.items() if "first_" not in name and "is_rare" not in name}
-    assert len(states) == len(kept) + 3
+    kept = {name: value for name, value in states.items() if not re.search("first_|neighbour|is_rare", name)}
+    assert len(states) == len(kept) + 4
     save_file(kept, tmp_path / "model.safetensors", {"format": "pt"})
     again, info = CopyNetForConditionalGeneration.from_pretrained(tmp_path, output_loading_info=True)
     assert not info["missing_keys"]

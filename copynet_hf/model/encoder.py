@@ -441,7 +441,7 @@ class CopyNetEncoder(SourceEncoder):
         facts, read = embed_facts(states, positions.is_object), positions.read
         if self.tied_repetitions is not None:
             partners = self.tied_repetitions.find_partners(input_ids, read)
-            states = self.tied_repetitions.mark(states, partners)
+            states = self.tied_repetitions.mark(states, partners, read)
         hidden_states: tuple[Tensor, ...] = (states,)
         final_state = states
         for layer in self.layers:

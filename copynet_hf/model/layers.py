@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +11,8 @@ from .configuration_copynet import CopyNetConfig
 from .copy_distribution import expand_to_rows, find_first_positions, group_by_source, has_values, masked_softmax
 from .memory import FeatureMemory, read_memory
 from .outputs import CopyNetEncoderOutput
+
+NEIGHBOURS = 3  # on either side, of a mention of a word, which are read where the word is mentioned again
 
 
 def part_widths(config: CopyNetConfig) -> dict[str, int]:
@@ -47,11 +49,12 @@ class AddedProjection(nn.Linear):
 
 
 class TiedRepetitions(nn.Module):
-    """Ties the mentions of a rare word to each other. Where i is the place of the first, k of the second, and j of any
-    but the first: e(x_j) + r and e(x_i) + r' are read; then W_r h_i is added to h_j, and W_f h_k to h_i.
+    """Ties the mentions of a rare word to each other: each but the first to the first, and this to the second.
 
-    Rare are words outside the vocabulary, and those in few sources. Without it, a name that is read again looks like
-    another name, or nearly so where letters are read; and nothing says that a word stands elsewhere in the source.
+    Where x_j is tied to x_i, e(x_j) + r + W_n [e(x_{i-3}); …; e(x_{i+3})] is read, and W_r h_i is added to h_j; at first
+    mentions, r' and W_f take the places of r and W_r. Rare are words outside the vocabulary, and those in few sources.
+    Without it, a name that is read again looks like another name, or nearly so where letters are read; and nothing says
+    that a word stands elsewhere in the source.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:
@@ -60,6 +63,8 @@ class TiedRepetitions(nn.Module):
         self.output_proj = nn.Linear(config.memory_size, config.memory_size, bias=False)  # W_r
         self.first_embedding = AddedProjection(1, config.embedding_size)  # r'
         self.first_proj = AddedProjection(config.memory_size, config.memory_size)  # W_f
+        window_size = (2 * NEIGHBOURS + 1) * config.embedding_size
+        self.neighbour_proj = AddedProjection(window_size, config.embedding_size)  # W_n
         self.register_buffer("is_rare", torch.zeros(config.vocab_size, dtype=torch.bool))
         self.num_slots = config.max_source_oov
 
@@ -71,23 +76,26 @@ class TiedRepetitions(nn.Module):
         slots = self.is_rare.new_ones(self.num_slots)
         return find_partners(ids, read & torch.cat([self.is_rare, slots])[ids], len(self.is_rare) + self.num_slots)
 
-    def mark(self, embeddings: Tensor, partners: Tensor) -> Tensor:
-        """e(x_j) (B, S, E), + r or r' where a word is tied to a position of `partners`, (B, S)."""
-        first, later = (tied[..., None].to(embeddings.dtype) for tied in _find_tied(partners))
-        return embeddings + self.embedding.weight * later + self.first_embedding(first)
+    def mark(self, embeddings: Tensor, partners: Tensor, is_read: Tensor) -> Tensor:
+        """e(x_j) (B, S, E), + r or r' and W_n times the neighbours of the position of `partners` (B, S), if tied."""
+        first, later = _find_tied(partners)
+        windows, padded = find_neighbours(is_read, NEIGHBOURS), nn.functional.pad(embeddings, (0, 0, 0, 1))
+
+        def read(rows: Tensor, places: Tensor) -> Tensor:
+            return padded[rows[..., None], windows[rows, places]].flatten(-2)
+
+        marks = self.embedding.weight * later[..., None] + self.first_embedding(first[..., None].to(embeddings.dtype))
+        return _add_read(embeddings + marks, partners, first | later, self.neighbour_proj, read)
 
     def add_partners(self, states: Tensor, partners: Tensor) -> Tensor:
         """h_j (B, S, D), + W_r or W_f times that of the position it is tied to."""
-        added = torch.zeros_like(states)
-        for tied, proj in zip(_find_tied(partners), (self.first_proj, self.output_proj), strict=True):
-            if has_values(states):  # few words are: a product over all positions takes a tenth of a training step
-                rows, places = tied.nonzero(as_tuple=True)
-                values = proj(states[rows, partners[rows, places]])
-                added = added.index_put((rows, places), values.to(states.dtype))
-            else:
-                of_partners = states.gather(1, partners[..., None].expand_as(states))
-                added = added + proj(of_partners * tied[..., None])
-        return states + added
+
+        def read(rows: Tensor, places: Tensor) -> Tensor:
+            return states[rows, places]
+
+        first, later = _find_tied(partners)
+        added = _add_read(states, partners, later, self.output_proj, read)
+        return _add_read(added, partners, first, self.first_proj, read)
 
     def resize(self, vocab_size: int) -> None:
         """Follows a new vocabulary size: words that are added are not rare."""
@@ -111,10 +119,38 @@ def find_partners(ids: Tensor, is_tied: Tensor, width: int) -> Tensor:
     return torch.where(is_tied, partners, own)
 
 
+def find_neighbours(is_read: Tensor, number: int) -> Tensor:
+    """(B, S, 2 · number + 1) the positions of each word that is read and its neighbours, in their order and wherever
+    there is padding; S beyond the first and the last word."""
+    rows, size = is_read.shape
+    ranks, width = is_read.cumsum(-1) - 1, size + 2 * number
+    own = torch.arange(size, device=is_read.device).expand_as(ranks)
+    columns = torch.where(is_read, ranks + number, width)  # the last one collects what is not read
+    places = own.new_full((rows, width + 1), size).scatter(1, columns, own)
+    around = ranks.clamp(min=0)[..., None] + torch.arange(2 * number + 1, device=is_read.device)
+    return places.gather(1, around.flatten(1)).view_as(around)
+
+
 def _find_tied(partners: Tensor) -> tuple[Tensor, Tensor]:
     """(B, S) bool each: the first mentions that are tied to the second, and those that are tied to the first."""
     own = torch.arange(partners.shape[1], device=partners.device)
     return partners > own, partners < own
+
+
+def _add_read(
+    values: Tensor, partners: Tensor, is_tied: Tensor, proj: nn.Linear, read: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
+    """Values (B, S, ·), + the projection of what is read at the position of `partners` (B, S), where `is_tied`.
+
+    Args:
+        read: returns vectors (…, ·) of rows (…,) and positions (…,).
+    """
+    if has_values(values):  # few words are tied: a product over all positions takes a tenth of a training step
+        rows, places = is_tied.nonzero(as_tuple=True)
+        added = proj(read(rows, partners[rows, places]))
+        return values.index_put((rows, places), added.to(values.dtype), accumulate=True)
+    rows = torch.arange(partners.shape[0], device=partners.device)[:, None]
+    return values + proj(read(rows.expand_as(partners), partners) * is_tied[..., None])
 
 
 class CopyNetAttention(nn.Module):

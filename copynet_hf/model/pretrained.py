@@ -31,7 +31,8 @@ class PublishedModel(PreTrainedModel):
 
     _keys_to_ignore_on_load_missing = [  # noqa: RUF012 - zeros in models saved without them
         r"ending_proj\.weight$",
-        r"tied_repetitions\.(first_embedding\.weight|first_proj\.weight|is_rare)$",
+        r"tied_repetitions\.(first_embedding|first_proj|neighbour_proj)\.weight$",
+        r"tied_repetitions\.is_rare$",
     ]
 
     auto_classes: ClassVar[dict[str, str]] = {}

@@ -156,9 +156,9 @@ def set_alignments(model: CopyNetForConditionalGeneration, encoded: Pairs) -> No
 def mark_rare_words(
     model: CopyNetForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, encoded: Pairs
 ) -> None:
-    """Marks the words of the vocabulary that few sources of encoded training pairs have (`TiedRepetitions.is_rare`), if
-    the model ties repetitions, and the tokenizer is one that splits texts into words. Words without letters are left
-    out, as are characters: that two of a source are equal is mostly chance."""
+    """Marks the words of the vocabulary that few sources of encoded training pairs have, in `TiedRepetitions.is_rare`,
+    if the model has it, and the tokenizer is one that splits texts into words. Words without letters are left out, as
+    are characters: that two of a source are equal is mostly chance."""
     ties, segmenter = getattr(model.get_encoder(), "tied_repetitions", None), getattr(tokenizer, "segmenter", "char")
     if ties is None or segmenter == "char":
         return

@@ -2,8 +2,8 @@
 
     python benchmarks/training.py [--rounds 20]
 
-Half of the target words are in the source. "by default" are the dropout, the readout and the letters of `copynet-hf
-train`, with a fifth of the source's words unseen and some words twice in it. In the other rows CopyNet's readout has
+Half of the target words are in the source. "by default" are the dropout, the readout, the letters, the coverage and
+the tied repetitions of `copynet-hf train`, with a fifth of the source's words unseen and some words twice in it. In the other rows CopyNet's readout has
 the inputs of the plain model's, [s; c; e], and a tanh layer, there is no dropout, and all words are known. "unpacked"
 is the plain model without packing and masks, "narrow" with CopyNet's tanh layer. The large tasks are only timed with
 the last number of --threads. Writes its section of results/benchmarks.md.
@@ -132,6 +132,7 @@ def make_config(task: Task, use_fused: bool = True) -> CopyNetConfig:
         dropout=DEFAULT_SIZES["dropout"] if task.by_default else 0.0,
         encoder_residual=task.by_default,
         tie_repetitions=task.by_default,
+        use_coverage=task.by_default,
         readout=None if task.by_default else ["state", "context", "embedding"],
         use_fused=use_fused,
     )

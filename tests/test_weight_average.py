@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,17 @@ def test_a_resumed_run_continues_with_its_own_weights_and_average(
     assert all(torch.equal(full[-1][name], resumed[-1][name]) for name in full[-1])
     expected, actual = (load_file(each / "model.safetensors") for each in (folder, tmp_path))
     assert all(torch.equal(actual[name], expected[name]) for name in expected)
+
+
+def test_a_checkpoint_of_a_model_with_other_weights_is_not_resumed(
+    arguments: dict[str, Any], averaged: tuple[Path, list[dict[str, torch.Tensor]]], tmp_path: Path
+) -> None:
+    checkpoint = shutil.copytree(averaged[0] / "checkpoint-3", tmp_path / "checkpoint-3")
+    state = torch.load(checkpoint / "optimizer.pt")
+    state["param_groups"][0]["params"].pop()  # as of a version whose models had a weight less
+    torch.save(state, checkpoint / "optimizer.pt")
+    with pytest.raises(ValueError, match="checkpoint-3 is of another version of this package"):
+        train(arguments, tmp_path / "run", ema_decay=DECAY, resume_from_checkpoint=str(checkpoint), save_steps=8)
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])

@@ -51,10 +51,10 @@ class AddedProjection(nn.Linear):
 class TiedRepetitions(nn.Module):
     """Ties the mentions of a rare word to each other: each but the first to the first, and this to the second.
 
-    Where x_j is tied to x_i, e(x_j) + r + W_n [e(x_{i-3}); …; e(x_{i+3})] is read, and W_r h_i is added to h_j; at first
-    mentions, r' and W_f take the places of r and W_r. Rare are words outside the vocabulary, and those in few sources.
-    Without it, a name that is read again looks like another name, or nearly so where letters are read; and nothing says
-    that a word stands elsewhere in the source.
+    Where x_j is tied to x_i, e(x_j) + r + W_n [e(x_{i-3}); …; e(x_{i+3})] is read, and W_r h_i is added to h_j; at
+    first mentions, r' and W_f take the places of r and W_r. Rare are words outside the vocabulary, and those of
+    `is_rare`. Without it, a name that is read again looks like another name, or nearly so where letters are read; and
+    nothing says that a word stands elsewhere in the source.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:
@@ -72,9 +72,9 @@ class TiedRepetitions(nn.Module):
     """(V,) bool: the words of the vocabulary whose mentions are tied; saved, not a parameter."""
 
     def find_partners(self, ids: Tensor, read: Tensor) -> Tensor:
-        """(B, S) the position that each is tied to, `find_partners` of extended ids (B, S) below V + slots."""
+        """(B, S) the position that each is tied to, or its own, from extended ids (B, S) below V + slots."""
         slots = self.is_rare.new_ones(self.num_slots)
-        return find_partners(ids, read & torch.cat([self.is_rare, slots])[ids], len(self.is_rare) + self.num_slots)
+        return pair_mentions(ids, read & torch.cat([self.is_rare, slots])[ids], len(self.is_rare) + self.num_slots)
 
     def mark(self, embeddings: Tensor, partners: Tensor, is_read: Tensor) -> Tensor:
         """e(x_j) (B, S, E), + r or r' and W_n times the neighbours of the position of `partners` (B, S), if tied."""
@@ -98,14 +98,14 @@ class TiedRepetitions(nn.Module):
         return _add_read(added, partners, first, self.first_proj, read)
 
     def resize(self, vocab_size: int) -> None:
-        """Follows a new vocabulary size: words that are added are not rare."""
-        is_rare = self.is_rare.new_zeros(vocab_size)
+        """Follows a new vocabulary size: words that are added are rare, as they were outside the vocabulary."""
+        is_rare = self.is_rare.new_ones(vocab_size)
         kept = min(vocab_size, len(self.is_rare))
         is_rare[:kept] = self.is_rare[:kept]
         self.is_rare = is_rare
 
 
-def find_partners(ids: Tensor, is_tied: Tensor, width: int) -> Tensor:
+def pair_mentions(ids: Tensor, is_tied: Tensor, width: int) -> Tensor:
     """For each position (B, S) another one with the same word: the first, and for the first the second. Its own where
     there is none, or `is_tied` (B, S) is false.
 

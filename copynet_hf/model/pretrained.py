@@ -175,7 +175,8 @@ class CopyNetPreTrainedModel(PublishedModel):
         self.get_encoder().set_text_encoder(text_encoder)
 
     def freeze_encoder(self) -> None:
-        """Keeps the Transformers encoder as it is in training: no gradients, no dropout. Not saved with the model.
+        """Keeps the Transformers encoder as it is in training: no gradients, no dropout. Of a pretrained
+        encoder-decoder also the embeddings, which decoder and output layer share. Not saved with the model.
 
         Raises:
             ValueError: the model has none.

@@ -129,7 +129,8 @@ class PiecesOfWords(NamedTuple):
 
 
 class TextEncoder(SourceEncoder):
-    """What both encoders share: the Transformers encoder of `config.encoder`, which can be frozen."""
+    """What the encoders of pieces and of words share: the Transformers encoder of `config.encoder`, which can be
+    frozen."""
 
     def __init__(self, config: CopyNetConfig) -> None:
         super().__init__(config)

@@ -172,9 +172,9 @@ def _count_after(first: int, scores: list[tuple[float, int]]) -> int:
 
 
 def wins_tie(args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float]) -> bool:
-    """Whether an evaluation ties with the best accuracy so far, and either that one has no checkpoint, or more
-    augmented pairs are right, or as many at a lower loss. Ties are common: of a few validation targets, all are soon
-    right, or the same ones stay wrong, while the model still improves."""
+    """Whether an evaluation with the best accuracy so far, which another has as well, is kept in its place: the other
+    was not saved, or has fewer augmented pairs right, or as many at a higher loss. Ties are common: of a few
+    validation targets, all are soon right, or the same ones stay wrong, while the model still improves."""
     accuracy, loss = metrics.get(f"eval_{_selecting_accuracy(args)}"), metrics.get("eval_loss")
     losses, compounds = ({step: score for score, step in _list_scores(state, name)} for name in ("loss", COMPOUNDS))
     best = state.best_global_step or 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -112,6 +113,13 @@ def spread(pairs: Pairs, size: int) -> Pairs:
     if isinstance(pairs, IterableDataset):
         return pairs.take(size)
     return pairs.select(take_spread(range(len(pairs)), size))
+
+
+def count_sources(encoded: Pairs, size: int) -> tuple[Counter[int], int]:
+    """How many sources have each id, of `spread` pairs that are encoded, and the number of these."""
+    sample = spread(encoded, size)
+    sources = sample["input_ids"] if isinstance(sample, Dataset) else [row["input_ids"] for row in sample]
+    return Counter(index for ids in sources for index in {*ids}), len(sources)
 
 
 def take_spread(items: Sequence[_Item], size: int) -> list[_Item]:

@@ -15,7 +15,7 @@ from ..model.text_models import load_encoder_config
 from ..saved.loading import load_copynet
 from ..saved.model_size import check_memory
 from .alignment import align_vocabulary
-from .dataset import Pairs, spread
+from .dataset import Pairs, count_sources, spread
 from .presets import make_config, select_config_fields
 from .tokenizer_setup import STREAM_SAMPLE_SIZE
 from .word_vectors import find_embedding_size, initialize_embeddings
@@ -24,7 +24,8 @@ from .word_vectors import find_embedding_size, initialize_embeddings
 # initialised to zero (See et al. 2017 train with coverage in a second stage).
 CHANGEABLE_FIELDS = ("dropout", "use_fused", "use_coverage", "coverage_loss_weight", "gate_loss_weight", "gated_loss")
 
-RARE_SHARE = 0.05  # of the sources: words that fewer of them have are tied to their other mentions
+# Words that fewer than this share of the sources have are tied to their other mentions; as counted in so many.
+RARE_SHARE, RARE_SAMPLE_SIZE = 0.05, 10_000
 
 # Config fields of the copy head that is added to a pretrained encoder-decoder.
 COPY_HEAD_FIELDS = {"copy_mechanism", "copy_layer", "copy_head", "gate_loss_weight", "gated_loss", "use_fused"}
@@ -51,10 +52,10 @@ def load_given_model(name: str, args: ModelArguments, *, is_checkpoint: bool) ->
     changes = {field: value for field, value in fields.items() if field in CHANGEABLE_FIELDS}
     # Half-precision weights would lose the small updates: mixed precision keeps them in float32.
     model = load_copynet(name, trust_remote_code=args.trust_remote_code, dtype=torch.float32, **changes)
-    for weight in model.parameters():  # parts of the file's memory: products of unaligned weights round differently
-        weight.data = weight.data.clone()
     if isinstance(model, CopyNetEnsemble):
         raise ValueError(f"{name} is an ensemble: train each model by itself, and join them with copynet-hf ensemble")
+    for weight in model.parameters():  # views of the file, unaligned: products with them round differently
+        weight.data = weight.data.clone()
     if "dropout" in changes and model.config.decoder is not None:
         raise ValueError(
             f"--dropout is {args.dropout}, but the layers of the Transformers decoder in {name} keep theirs: leave "
@@ -162,12 +163,9 @@ def mark_rare_words(
     ties, segmenter = getattr(model.get_encoder(), "tied_repetitions", None), getattr(tokenizer, "segmenter", "char")
     if ties is None or segmenter == "char":
         return
-    counts, num_sources = torch.zeros(model.config.vocab_size), 0
-    for row in spread(encoded, STREAM_SAMPLE_SIZE):
-        ids = torch.as_tensor(row["input_ids"]).unique()
-        counts[ids[ids < len(counts)]] += 1
-        num_sources += 1
-    words = tokenizer.convert_ids_to_tokens(list(range(len(counts))))
-    has_letters = torch.tensor([any(map(str.isalpha, word)) for word in words])
-    ties.is_rare.copy_(has_letters & (counts < RARE_SHARE * num_sources))
+    counts, num_sources = count_sources(encoded, RARE_SAMPLE_SIZE)
+    words = tokenizer.convert_ids_to_tokens(list(range(len(ties.is_rare))))
+    least = RARE_SHARE * num_sources
+    is_rare = [counts[index] < least and any(map(str.isalpha, word)) for index, word in enumerate(words)]
+    ties.is_rare.copy_(torch.tensor(is_rare))
     ties.is_rare[tokenizer.all_special_ids] = False  # unknown words are not one word

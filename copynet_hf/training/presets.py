@@ -12,7 +12,7 @@ from ..model.configuration_copynet import COPY_MECHANISMS, CopyNetConfig
 # The paper's settings, class methods of the config, and their segmenters.
 PRESET_SEGMENTERS = {"synthetic": "whitespace", "lcsts_char": "char", "lcsts_word": "jieba"}
 # Without a preset: sizes for a few thousand pairs, fast on a CPU.
-DEFAULT_SIZES: dict[str, float] = {
+DEFAULT_SIZES: dict[str, Any] = {
     "embedding_size": 128,
     "hidden_size": 256,
     "encoder_hidden_size": 128,
@@ -23,7 +23,7 @@ DEFAULT_SIZES: dict[str, float] = {
     "dropout": 0.3,
 }
 
-# Of `--decoder transformer`: as many weights as the GRU's. Embeddings are initialised as large as the sinusoids
+# Of `--decoder transformer`: nearly as many weights as the GRU's. Embeddings are initialised as large as the sinusoids
 # that are added to them; with a GRU's, a twelfth of that, the layers see where words are, but hardly which.
 TRANSFORMER_INITIALIZER_RANGE = 1.0
 TRANSFORMER_SIZES: dict[str, Any] = {"hidden_size": 128, "num_hidden_layers": 3, "dropout": 0.1}
@@ -47,8 +47,7 @@ def make_config(preset: str | None, fields: Values) -> CopyNetConfig:
 def _can_cover(fields: Values) -> bool:
     """Whether the attention of a model with these fields can have coverage."""
     mechanism = COPY_MECHANISMS.get(str(fields.get("copy_mechanism", "copynet")))
-    has_option = mechanism is not None and "use_coverage" in mechanism.options
-    return has_option and bool(fields.get("attention", True)) and fields.get("decoder") is None
+    return mechanism is not None and "use_coverage" in mechanism.options and bool(fields.get("attention", True))
 
 
 def name_decoder(fields: Values) -> Values:
@@ -89,6 +88,7 @@ def name_decoder(fields: Values) -> Values:
     encoder = {"encoder": layer_config, "encoder_reads": "words", "encoder_hidden_size": width // 2}
     encoder |= dict.fromkeys(("encoder_residual", "tie_repetitions"), False)  # its layers do both themselves
     own = {"embedding_size": width, "decoder": layer_config, "initializer_range": TRANSFORMER_INITIALIZER_RANGE}
+    own["use_coverage"] = False
     return {**sizes, **own, **({} if "encoder" in rest else encoder), **rest}
 
 

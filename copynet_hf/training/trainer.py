@@ -338,6 +338,15 @@ class CopyNetTrainer(Trainer):
             self.state.best_global_step, is_best = self.state.global_step, True
         return is_best
 
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        try:
+            super()._load_optimizer_and_scheduler(checkpoint)
+        except ValueError as error:  # more or fewer weights than the model has
+            raise ValueError(
+                f"{checkpoint} is of another version of this package, whose models have other weights: start a new "
+                f"run from it with --model_name_or_path {checkpoint}, or resume it with that version"
+            ) from error
+
     def _save_checkpoint(self, model: nn.Module, trial: object) -> None:
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
         try:

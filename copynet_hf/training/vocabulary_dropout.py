@@ -6,7 +6,6 @@ A model that reads letters also learns from those of known words: `septembre` th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -17,7 +16,7 @@ from ..model.configuration_copynet import CopyNetConfig
 from ..model.copy_distribution import find_first_positions
 from ..model.source import pad_rows
 from ..model.vocabularies import BOUNDARY
-from .dataset import Pairs, spread
+from .dataset import Pairs, count_sources
 from .segmenters import are_few
 
 COUNTED_PAIRS = 100_000
@@ -37,10 +36,9 @@ def find_drop_probabilities(share: float, config: CopyNetConfig, rows: Pairs) ->
     """
     probabilities = torch.full((config.extended_vocab_size,), share)
     if share and config.letter_vocab_size and isinstance(rows, Dataset) and not are_few(rows):
-        sample = spread(rows, COUNTED_PAIRS)
-        counts = Counter(index for ids in sample["input_ids"] for index in {*ids})
+        counts, num_counted = count_sources(rows, COUNTED_PAIRS)
         counted = torch.tensor([max(counts[index], 1) for index in range(config.extended_vocab_size)])
-        num_sources = counted * len(rows) / len(sample)
+        num_sources = counted * len(rows) / num_counted
         probabilities = torch.maximum(probabilities, (RARE / (RARE + num_sources)).clamp(max=MAX_PROBABILITY))
     return probabilities
 

@@ -65,15 +65,15 @@ def score_table(
     ]
     above = [*padded, *baselines] if published_first else [*baselines, *padded]
     ours = format_scores(model_rows(results, data, models, titles), decimals)
-    return table(["", *titles.values(), "seeds", "minutes"], [*above, *ours])
+    return table(["", *titles.values(), "seeds", "minutes (median)"], [*above, *ours])
 
 
 def model_rows(results: Results, data: str, models: Iterable[str], names: Iterable[str]) -> list[list[Any]]:
-    """A row per model that was run: mean scores, number of seeds, mean minutes of a training."""
+    """A row per model that was run: mean scores, number of seeds, median minutes of a training."""
     rows: list[list[Any]] = []
     for model in models:
         if runs := find_runs(results, data, model):
-            minutes = statistics.mean(run["minutes"] for run in runs)
+            minutes = statistics.median(run["minutes"] for run in runs)
             minutes = round(minutes, 1) if minutes < 1 else round(minutes)
             rows.append([model, *average_scores([run["scores"] for run in runs], names), len(runs), minutes])
     return rows

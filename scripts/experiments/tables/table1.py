@@ -128,4 +128,4 @@ def _compare_ablations(results: dict[str, Any]) -> dict[str, Any] | None:
         return None
     of_seed = {**results, "runs": [run for run in results["runs"] if run["seed"] == seeds[0]]}
     rows = model_rows(of_seed, "apart", IN_PAPER | ABLATIONS, SCORES)
-    return {"seed": seeds[0], "scores": table(["", *SCORES.values(), "seeds", "minutes"], rows)}
+    return {"seed": seeds[0], "scores": table(["", *SCORES.values(), "seeds", "minutes (median)"], rows)}

@@ -24,7 +24,6 @@ SIGTERM_CODE = 128 + signal.SIGTERM  # as shells have it
 # and its loss still falls. From the share EARLIEST_END of its updates on, it also ends if, for the share FLAT_SHARE
 # of them and for NUM_FLAT evaluations, neither accuracy nor loss was better.
 NUM_FULL, FULL_UPDATES = 3, 150
-COMPOUNDS = "compound_accuracy"  # on augmented pairs, once all validation targets are right
 EARLIEST_END, FLAT_SHARE, NUM_FLAT = 0.5, 0.25, 5
 
 
@@ -125,8 +124,8 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
     All validation targets were right in three evaluations or more, the last of them 150 updates or more after the
-    first, and the accuracy on augmented pairs has not risen in the last three; the Trainer keeps the one for which
-    `wins_tie`. Or, in the second half, neither has the accuracy that selects the checkpoint risen for a quarter of
+    first, and the accuracy on augmented pairs has not risen in the last three; the Trainer keeps the one with the
+    lowest loss. Or, in the second half, neither has the accuracy that selects the checkpoint risen for a quarter of
     the updates and for five evaluations, nor the loss fallen: a model may improve for a long time before more targets
     are right to the last word. Counted in the log of the run, which a resumed run continues.
 
@@ -140,7 +139,7 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
         return None
     is_accuracy = _selecting_accuracy(args) is not None
     full = [step for score, step in scores if score == 100.0] if is_accuracy and scores[-1][0] == 100.0 else []
-    compounds = _list_scores(state, COMPOUNDS)
+    compounds = _list_scores(state, "compound_accuracy")
     are_learned = not compounds or _count_after(_find_highest(compounds), compounds) >= NUM_FULL
     if len(full) >= NUM_FULL and full[-1] - full[0] >= FULL_UPDATES and are_learned:
         return f"all validation targets were right in {len(full)} evaluations"
@@ -171,17 +170,16 @@ def _count_after(first: int, scores: list[tuple[float, int]]) -> int:
     return sum(step > first for _, step in scores)
 
 
-def wins_tie(args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float]) -> bool:
-    """Whether an evaluation with the best accuracy so far, which another has as well, is kept in its place: the other
-    was not saved, or has fewer augmented pairs right, or as many at a higher loss. Ties are common: of a few
-    validation targets, all are soon right, or the same ones stay wrong, while the model still improves."""
+def has_lower_loss(args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float]) -> bool:
+    """Whether an evaluation ties with the best accuracy so far, at a lower loss, or where that has no checkpoint. Ties
+    are common: of a few validation targets, all are soon right, or the same ones stay wrong, while the model still
+    improves."""
     accuracy, loss = metrics.get(f"eval_{_selecting_accuracy(args)}"), metrics.get("eval_loss")
-    losses, compounds = ({step: score for score, step in _list_scores(state, name)} for name in ("loss", COMPOUNDS))
-    best = state.best_global_step or 0
-    if accuracy is None or accuracy != state.best_metric or loss is None or best not in losses:
+    losses = {step: loss for loss, step in _list_scores(state, "loss")}
+    best = losses.get(state.best_global_step or 0)
+    if accuracy is None or accuracy != state.best_metric or loss is None or best is None:
         return False
-    own = (metrics.get(f"eval_{COMPOUNDS}", 0.0), -loss)
-    return own > (compounds.get(best, 0.0), -losses[best]) or find_kept_step(state) != best
+    return loss < best or find_kept_step(state) != state.best_global_step
 
 
 def find_kept_step(state: TrainerState) -> int | None:

@@ -38,7 +38,7 @@ from ..model.outputs import SourceInputs
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..model.vocabularies import IGNORED_LABEL
 from ..saved.cards import CARD
-from .callbacks import COMPOUNDS, EarlyEnd, LogTable, SilentProgress, TimeLimit, find_end, wins_tie
+from .callbacks import EarlyEnd, LogTable, SilentProgress, TimeLimit, find_end, has_lower_loss
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, STATE_FILE, find_damage
 from .compound_copies import add_compounds, take_compounds
 from .dataset import Pairs, encode_pairs, take_spread
@@ -62,7 +62,7 @@ class CopyNetTrainer(Trainer):
     - In each epoch another part of the pairs is augmented by compound copies; of a stream, and with the strategy
       `sequential`, always the same part.
     - With `ema_decay`, the moving average of the weights is evaluated and saved.
-    - Of checkpoints with the same score, the one is kept for which `callbacks.wins_tie`. A training also ends by
+    - Of checkpoints with the same score, the one with the lowest loss is kept. A training also ends by
       `callbacks.find_end`, and after `max_minutes`.
     - It resumes in the order of the interrupted run (a stream in that of its first pass). It removes a checkpoint that
       it could not complete, and pushes the model card in its folder rather than one of its own.
@@ -290,7 +290,7 @@ class CopyNetTrainer(Trainer):
         scores = measure_accuracy(is_right, labels)
         if self.validation_compounds is not None and is_right.all():
             found = [self._are_written(self.validation_compounds) if self.is_world_process_zero() else None]
-            scores[COMPOUNDS] = 100 * float(np.mean(broadcast_object_list(found)[0]))
+            scores["compound_accuracy"] = 100 * float(np.mean(broadcast_object_list(found)[0]))
         return scores
 
     def _find_written(self, is_right: np.ndarray, labels: np.ndarray, pairs: Dataset) -> list[int]:
@@ -334,7 +334,7 @@ class CopyNetTrainer(Trainer):
         except KeyError as error:  # a score that these validation pairs lack
             raise ValueError(error.args[0]) from None
         is_saved = self.control.should_save or self.args.save_strategy == SaveStrategy.BEST
-        if not is_best and is_saved and wins_tie(self.args, self.state, metrics):
+        if not is_best and is_saved and has_lower_loss(self.args, self.state, metrics):
             self.state.best_global_step, is_best = self.state.global_step, True
         return is_best
 

@@ -4,9 +4,9 @@
 
 Half of the target words are in the source. "by default" are the dropout, the readout, the letters, the coverage and
 the tied repetitions of `copynet-hf train`, with a fifth of the source's words unseen and some words twice in it. In
-the other rows CopyNet's readout has the inputs of the plain model's, [s; c; e], and a tanh layer, there is no dropout, and
-all words are known. "unpacked" is the plain model without packing and masks, "narrow" with CopyNet's tanh layer. The
-large tasks are only timed with the last number of --threads. Writes its section of results/benchmarks.md.
+the other rows CopyNet's readout has the inputs of the plain model's, [s; c; e], and a tanh layer, there is no dropout,
+and all words are known. "unpacked" is the plain model without packing and masks, "narrow" with CopyNet's tanh layer.
+The large tasks are only timed with the last number of --threads. Writes its section of results/benchmarks.md.
 """
 
 from __future__ import annotations

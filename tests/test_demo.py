@@ -18,7 +18,7 @@ from transformers import GenerationConfig, pipeline
 
 from copynet_hf import CopyNetForConditionalGeneration
 from copynet_hf.cli import main
-from copynet_hf.serving import command
+from copynet_hf.serving import process
 from copynet_hf.serving.page import build_demo
 
 pytest.importorskip("fastapi")
@@ -138,7 +138,7 @@ def test_the_page_of_the_command_opens_with_the_output_of_an_example(
     settings.num_return_sequences = 3
     settings.save_pretrained(tmp_path / "my model")
     served: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(command, "run_server", lambda *arguments: served.append(arguments))
+    monkeypatch.setattr(process, "run_server", lambda *arguments: served.append(arguments))
     assert main(["demo", f"--model={tmp_path / 'my model'}", "--port=7000", "--examples", EXAMPLE]) == 0
     ((app, name, *place),) = served
     assert (name, place) == (str(tmp_path / "my model"), ["127.0.0.1", 7000])

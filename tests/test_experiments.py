@@ -455,7 +455,7 @@ def test_scores_of_seeds_are_averaged_and_models_without_runs_left_out(tmp_path)
     assert rows == [["A", 60.0, None, 2, 5]]
     table = markdown.score_table(results.read(), "d", ["A", "B"], titles, {"C": [40.0]}, decimals=[2])
     assert table.splitlines() == [
-        "|  | EM | BLEU | seeds | minutes |",
+        "|  | EM | BLEU | seeds | minutes (median) |",
         "| --- | --- | --- | --- | --- |",
         "| B | 5.50 |  |  |  |",
         "| C | 40.0 |  |  |  |",

@@ -117,6 +117,8 @@ def build_plain_step(task: Task, narrow: bool = False, packed: bool = True, devi
 def build_copynet_step(task: Task, bf16: bool = False, device: str = "cpu", use_fused: bool = True) -> Any:
     batch = {name: value.to(device) for name, value in make_batch(task).items() if name not in ("words", "lengths")}
     model: Any = CopyNetForConditionalGeneration(make_config(task, use_fused)).to(device)
+    if task.by_default:
+        model.get_encoder().tied_repetitions.is_rare[task.vocab_size // 10 :] = True
     return measure.build_training_step(model, batch, bf16)
 
 

@@ -139,7 +139,7 @@ def test_a_checkpoint_of_a_model_with_other_weights_is_not_resumed(
     state = torch.load(checkpoint / "optimizer.pt")
     state["param_groups"][0]["params"].pop()  # as of a version whose models had a weight less
     torch.save(state, checkpoint / "optimizer.pt")
-    with pytest.raises(ValueError, match="checkpoint-3 is of another version of this package"):
+    with pytest.raises(ValueError, match="checkpoint-3 has other weights than the model of this run"):
         train(arguments, tmp_path / "run", ema_decay=DECAY, resume_from_checkpoint=str(checkpoint), save_steps=8)
 
 

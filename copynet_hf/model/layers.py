@@ -48,6 +48,10 @@ class AddedProjection(nn.Linear):
         super().__init__(in_features, out_features, bias=False)
 
 
+class AddedEmbedding(nn.Embedding):
+    """One vector, zero at first, so that it can be added to a trained model."""
+
+
 class TiedRepetitions(nn.Module):
     """Ties the mentions of a rare word to each other: each but the first to the first, and this to the second.
 
@@ -61,7 +65,7 @@ class TiedRepetitions(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(1, config.embedding_size)  # r
         self.output_proj = nn.Linear(config.memory_size, config.memory_size, bias=False)  # W_r
-        self.first_embedding = AddedProjection(1, config.embedding_size)  # r'
+        self.first_embedding = AddedEmbedding(1, config.embedding_size)  # r'
         self.first_proj = AddedProjection(config.memory_size, config.memory_size)  # W_f
         window_size = (2 * NEIGHBOURS + 1) * config.embedding_size
         self.neighbour_proj = AddedProjection(window_size, config.embedding_size)  # W_n
@@ -84,7 +88,7 @@ class TiedRepetitions(nn.Module):
         def read(rows: Tensor, places: Tensor) -> Tensor:
             return padded[rows[..., None], windows[rows, places]].flatten(-2)
 
-        marks = self.embedding.weight * later[..., None] + self.first_embedding(first[..., None].to(embeddings.dtype))
+        marks = self.embedding.weight * later[..., None] + self.first_embedding.weight * first[..., None]
         return _add_read(embeddings + marks, partners, first | later, self.neighbour_proj, read)
 
     def add_partners(self, states: Tensor, partners: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedToken
 from transformers import initialization as init
 
 from .configuration_copynet import CopyNetConfig
-from .layers import AddedProjection, TiedRepetitions
+from .layers import AddedEmbedding, AddedProjection, TiedRepetitions
 from .pieces import PieceTokenizer
 from .text_models import find_max_positions, load_encoder_config, load_text_encoder
 
@@ -112,7 +112,8 @@ class CopyNetPreTrainedModel(PublishedModel):
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
-        """As in the library. The ids of the slots change: the first one is the new number of words.
+        """As in the library. The ids of the slots change: the first one is the new number of words. Added words are
+        tied as rare ones (`TiedRepetitions.is_rare`).
 
         Raises:
             ValueError: `pad_to_multiple_of` would put words between the tokenizer's last one and its first slot.
@@ -198,10 +199,10 @@ class CopyNetPreTrainedModel(PublishedModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """Embeddings uniform, weights Glorot, recurrent ones orthogonal gate by gate; biases and added ones zero."""
-        if isinstance(module, nn.Embedding):
-            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
-        elif isinstance(module, AddedProjection):
+        if isinstance(module, AddedEmbedding | AddedProjection):
             init.zeros_(module.weight)
+        elif isinstance(module, nn.Embedding):
+            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
         elif isinstance(module, TiedRepetitions):
             init.zeros_(module.is_rare)
         elif isinstance(module, nn.Linear):

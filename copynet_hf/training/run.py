@@ -1,8 +1,8 @@
 """A training run, from arguments to a saved model with its card: what `copynet-hf train` does.
 
-`train_from_arguments` calls in turn `read_training_pairs`, `complete_arguments`, `train_tokenizer`, `build_model` and
-`CopyNetTrainer`, which can be used on their own as well. The last says in what it differs from Transformers'
-Trainer.
+`train_from_arguments` calls in turn `read_training_pairs`, `complete_arguments`, `train_tokenizer`, `build_model`,
+`CopyNetTrainer` and, for a new model, `set_alignments` and `mark_rare_words`, which can be used on their own as well.
+`CopyNetTrainer` says in what it differs from Transformers' Trainer.
 """
 
 from __future__ import annotations

@@ -343,8 +343,9 @@ class CopyNetTrainer(Trainer):
             super()._load_optimizer_and_scheduler(checkpoint)
         except ValueError as error:  # more or fewer weights than the model has
             raise ValueError(
-                f"{checkpoint} is of another version of this package, whose models have other weights: start a new "
-                f"run from it with --model_name_or_path {checkpoint}, or resume it with that version"
+                f"{checkpoint} has other weights than the model of this run: it is of another version of this "
+                "package, or options such as --use_coverage differ. Resume it as it was trained, or start a new run "
+                f"with --model_name_or_path {checkpoint}"
             ) from error
 
     def _save_checkpoint(self, model: nn.Module, trial: object) -> None:

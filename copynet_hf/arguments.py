@@ -196,7 +196,7 @@ class ModelArguments(EncoderArguments):
     readout: list[str] | None = argument(
         "inputs of the scores, such as state context", metavar="NAME", shown="those of the mechanism"
     )
-    use_coverage: bool | None = argument("the attention sees its past", shown=True)
+    use_coverage: bool | None = argument("coverage (See et al. 2017)", shown=True)
     copies_from: list[str] | None = argument("retrieval: one or both", metavar="NAME", shown="question facts")
     coverage_loss_weight: float | None = argument("weight λ of the coverage loss")
     gate_loss_weight: float | None = argument("gated: weight of the gate's loss", shown=1.0)

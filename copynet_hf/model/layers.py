@@ -58,7 +58,7 @@ class TiedRepetitions(nn.Module):
     Where x_j is tied to x_i, e(x_j) + r + W_n [e(x_{i-3}); …; e(x_{i+3})] is read, and W_r h_i is added to h_j; at
     first mentions, r' and W_f take the places of r and W_r. Rare are words outside the vocabulary, and those of
     `is_rare`. Without it, a name that is read again looks like another name, or nearly so where letters are read; and
-    nothing says that a word stands elsewhere in the source.
+    nothing says that a word appears elsewhere in the source.
     """
 
     def __init__(self, config: CopyNetConfig) -> None:
@@ -85,21 +85,21 @@ class TiedRepetitions(nn.Module):
         first, later = _find_tied(partners)
         windows, padded = find_neighbours(is_read, NEIGHBOURS), nn.functional.pad(embeddings, (0, 0, 0, 1))
 
-        def read(rows: Tensor, places: Tensor) -> Tensor:
+        def read_window(rows: Tensor, places: Tensor) -> Tensor:
             return padded[rows[..., None], windows[rows, places]].flatten(-2)
 
         marks = self.embedding.weight * later[..., None] + self.first_embedding.weight * first[..., None]
-        return _add_read(embeddings + marks, partners, first | later, self.neighbour_proj, read)
+        return _add_read(embeddings + marks, partners, first | later, self.neighbour_proj, read_window)
 
     def add_partners(self, states: Tensor, partners: Tensor) -> Tensor:
         """h_j (B, S, D), + W_r or W_f times that of the position it is tied to."""
 
-        def read(rows: Tensor, places: Tensor) -> Tensor:
+        def read_state(rows: Tensor, places: Tensor) -> Tensor:
             return states[rows, places]
 
         first, later = _find_tied(partners)
-        added = _add_read(states, partners, later, self.output_proj, read)
-        return _add_read(added, partners, first, self.first_proj, read)
+        added = _add_read(states, partners, later, self.output_proj, read_state)
+        return _add_read(added, partners, first, self.first_proj, read_state)
 
     def resize(self, vocab_size: int) -> None:
         """Follows a new vocabulary size: words that are added are rare, as they were outside the vocabulary."""

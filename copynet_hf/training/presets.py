@@ -87,8 +87,12 @@ def name_decoder(fields: Values) -> Values:
     )
     encoder = {"encoder": layer_config, "encoder_reads": "words", "encoder_hidden_size": width // 2}
     encoder |= dict.fromkeys(("encoder_residual", "tie_repetitions"), False)  # its layers do both themselves
-    own = {"embedding_size": width, "decoder": layer_config, "initializer_range": TRANSFORMER_INITIALIZER_RANGE}
-    own["use_coverage"] = False
+    own = {
+        "embedding_size": width,
+        "decoder": layer_config,
+        "initializer_range": TRANSFORMER_INITIALIZER_RANGE,
+        "use_coverage": False,
+    }
     return {**sizes, **own, **({} if "encoder" in rest else encoder), **rest}
 
 

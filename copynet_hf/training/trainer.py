@@ -341,7 +341,9 @@ class CopyNetTrainer(Trainer):
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         try:
             super()._load_optimizer_and_scheduler(checkpoint)
-        except ValueError as error:  # more or fewer weights than the model has
+        except ValueError as error:
+            if "parameter group" not in str(error):
+                raise
             raise ValueError(
                 f"{checkpoint} has other weights than the model of this run: it is of another version of this "
                 "package, or options such as --use_coverage differ. Resume it as it was trained, or start a new run "

@@ -151,7 +151,7 @@ def test_without_a_mask_padding_is_found_by_its_id(exported: Exported, ids: Tens
 
 
 def test_traces_are_those_of_the_model(exported: Exported) -> None:
-    torch.manual_seed(0)
+    torch.manual_seed(1)
     model, inputs = exported.model, source(exported.model, SOURCES, "left")
     arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
     sequences = exported.onnx.generate(**arrays, num_beams=3, num_return_sequences=2, max_new_tokens=6)

@@ -41,7 +41,7 @@ def drop(
     input_ids: torch.Tensor, labels: torch.Tensor, probability: float, config: CopyNetConfig = CONFIG
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Where all words can be copied."""
-    probabilities = torch.full((config.extended_vocab_size,), probability)
+    probabilities = torch.full((2, config.extended_vocab_size), probability)
     return drop_from_vocabulary(input_ids, labels, probabilities, config, input_ids != config.pad_token_id)
 
 
@@ -93,7 +93,7 @@ def test_a_word_that_no_position_gives_stays_in_the_vocabulary() -> None:
     """Such as the property of a fact, of which only the object can be copied."""
     source, target = torch.tensor([[5, 6, 5, 8, 6, 7]]), torch.tensor([[8, 6, 5, 2]])
     can_copy = torch.tensor([[False, False, True, False, True, True]])
-    ids, labels = drop_from_vocabulary(source, target, torch.ones(CONFIG.extended_vocab_size), CONFIG, can_copy)
+    ids, labels = drop_from_vocabulary(source, target, torch.ones(2, CONFIG.extended_vocab_size), CONFIG, can_copy)
     assert ids.tolist() == [[13, 14, 13, 8, 14, 7]]
     assert labels.tolist() == [[8, 14, 13, 2]]
 
@@ -103,7 +103,7 @@ def test_a_word_without_pieces_stays_in_the_vocabulary(monkeypatch: pytest.Monke
     encoder = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
     trainer = CopyNetTrainer.__new__(CopyNetTrainer)
     trainer.model = CopyNetForConditionalGeneration(CopyNetConfig(**TINY, encoder=encoder))
-    trainer.drop_probabilities, trainer.letters = torch.ones(trainer.model.config.extended_vocab_size), []
+    trainer.drop_probabilities, trainer.letters = torch.ones(2, trainer.model.config.extended_vocab_size), []
     given = {"input_ids": [[5, 6, 7]], "attention_mask": [[1, 1, 1]], "labels": [[7, 5, 2]]}
     given |= {
         "encoder_input_ids": [[1, 9, 10, 2]],
@@ -122,7 +122,7 @@ def test_words_of_few_sources_are_dropped_more_often() -> None:
     spelled = CopyNetConfig(vocab_size=13, max_source_oov=4, letter_vocab_size=5)
     expected = torch.full((17,), 0.5)  # also of words that no source has
     expected[5], expected[6], expected[14] = 0.06, 0.1, 0.1  # 5 / 505 of 500 sources, 5 / 50 of 45
-    assert torch.allclose(find_drop_probabilities(0.06, spelled, rows), expected)
+    assert torch.allclose(find_drop_probabilities(0.06, spelled, rows), expected.expand(2, -1))
     assert not find_drop_probabilities(0.0, spelled, rows).any()
 
 
@@ -131,16 +131,38 @@ def test_all_words_are_dropped_alike(case: str) -> None:
     rows = Dataset.from_dict({"input_ids": [[5, 6]] * (499 if case == "few pairs" else 500)})
     config = CopyNetConfig(vocab_size=13, max_source_oov=4, letter_vocab_size=0 if case == "no letters" else 5)
     pairs = rows.to_iterable_dataset() if case == "a stream" else rows
-    assert torch.equal(find_drop_probabilities(0.06, config, pairs), torch.full((17,), 0.06))
+    assert torch.equal(find_drop_probabilities(0.06, config, pairs), torch.full((2, 17), 0.06))
 
 
 def test_rare_words_are_counted_in_a_sample_of_many_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocabulary_dropout, "COUNTED_PAIRS", 125)  # every fourth
     rows = Dataset.from_dict({"input_ids": [[5], [6], [7], [8], [5, 9]] * 100})
     config = CopyNetConfig(vocab_size=13, max_source_oov=0, letter_vocab_size=5)
-    found = find_drop_probabilities(0.01, config, rows)
+    found = find_drop_probabilities(0.01, config, rows)[0]
     assert found[5].item() == pytest.approx(5 / 205)
     assert found[[6, 7, 8, 9]].tolist() == pytest.approx([5 / 105] * 4)
+
+
+def test_repeated_words_are_dropped_with_a_probability_of_their_own() -> None:
+    probabilities = torch.stack([torch.ones(17), torch.zeros(17)])
+    source, target = torch.tensor([[5, 6, 5, 7, 0, 0]]), torch.tensor([[6, 5, 7, 2]])
+    ids, labels = drop_from_vocabulary(source, target, probabilities, CONFIG, source != 0)
+    assert ids.tolist() == [[5, 13, 5, 14, 0, 0]]
+    assert labels.tolist() == [[13, 5, 14, 2]]
+
+
+def test_ties_leave_frequent_words_alone_that_are_hardly_copied() -> None:
+    """In a source that repeats them. 5 is in no target, 6 in a tenth of those of its sources, 7 in a source of 25."""
+    sources = [[5, 6, 14]] * 100
+    sources[::25] = [[5, 6, 7]] * 4
+    targets = [[6, 2]] * 10 + [[14, 2]] * 90
+    rows = Dataset.from_dict({"input_ids": sources, "labels": targets})
+    tied, untied = (CopyNetConfig(vocab_size=13, max_source_oov=4, tie_repetitions=tie) for tie in (True, False))
+    expected = torch.full((2, 17), 0.06)
+    assert torch.equal(find_drop_probabilities(0.06, untied, rows), expected)
+    expected[1, 5] = 0
+    for pairs in (rows, rows.to_iterable_dataset()):
+        assert torch.equal(find_drop_probabilities(0.06, tied, pairs), expected)
 
 
 def test_the_trainer_drops_rare_words_more_often(tmp_path: Path) -> None:
@@ -153,4 +175,5 @@ def test_the_trainer_drops_rare_words_more_often(tmp_path: Path) -> None:
     )
     ((trainer, table),) = found
     ids = trainer.processing_class.convert_tokens_to_ids(["send", "rare", "often"])  # type: ignore[union-attr]
-    assert table[ids].tolist() == pytest.approx([0.1, 5 / 25, 0.1])
+    assert table[0, ids].tolist() == pytest.approx([0.1, 5 / 25, 0.1])
+    assert table[1, ids].tolist() == pytest.approx([0.1, 5 / 25, 0])  # hardly copied

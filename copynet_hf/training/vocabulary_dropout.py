@@ -16,22 +16,28 @@ from ..model.configuration_copynet import CopyNetConfig
 from ..model.copy_distribution import find_first_positions
 from ..model.source import pad_rows
 from ..model.vocabularies import BOUNDARY
-from .dataset import Pairs, count_sources
+from .dataset import Pairs, count_copies, count_sources
+from .model_setup import RARE_SAMPLE_SIZE, RARE_SHARE
 from .segmenters import are_few
 
 COUNTED_PAIRS = 100_000
 RARE, MAX_PROBABILITY = 5, 0.5  # a word of as many sources is dropped every second time, and none more often
+COPIED_SHARE = 0.1  # of the sources that have a word, in whose targets it is, too: else it is hardly copied
 
 
 def find_drop_probabilities(share: float, config: CopyNetConfig, rows: Pairs) -> Tensor:
-    """With which probability each word is dropped from a source: (V + K,), `share`, or for a word of n sources `RARE /
-    (RARE + n)` if that is more and the model reads letters, at most `MAX_PROBABILITY`; n is estimated from a sample.
+    """With which probability each word is dropped from a source that has it once, and from one that repeats it:
+    (2, V + K), `share`, or for a word of n sources `RARE / (RARE + n)` if that is more and the model reads letters, at
+    most `MAX_PROBABILITY`; n is estimated from a sample.
 
     Rare words stand for those that training does not show: names that pairs have in common are in the vocabulary, the
     names of new texts are not. Kiperwasser and Goldberg (2016) drop the words of a parser's sentences in this way.
 
+    A model that ties repetitions ties those of words that are dropped. Of frequent words that are hardly copied, such
+    as articles, no repetitions are tied later: they are not dropped where the source repeats them.
+
     Args:
-        rows: the encoded training pairs. The words of a stream are not counted, nor those of few pairs, in which the
+        rows: the encoded training pairs. How often to drop is not counted in a stream, nor in few pairs, in which the
             words of the task itself are rare, too.
     """
     probabilities = torch.full((config.extended_vocab_size,), share)
@@ -40,7 +46,21 @@ def find_drop_probabilities(share: float, config: CopyNetConfig, rows: Pairs) ->
         counted = torch.tensor([max(counts[index], 1) for index in range(config.extended_vocab_size)])
         num_sources = counted * len(rows) / num_counted
         probabilities = torch.maximum(probabilities, (RARE / (RARE + num_sources)).clamp(max=MAX_PROBABILITY))
-    return probabilities
+    repeated = probabilities.clone()
+    if share and config.tie_repetitions:
+        repeated[_list_uncopied(rows)] = 0
+    return torch.stack([probabilities, repeated])
+
+
+def _list_uncopied(rows: Pairs) -> list[int]:
+    """The ids of the frequent words that are hardly copied."""
+    counts, num_sources = count_sources(rows, RARE_SAMPLE_SIZE)
+    copies = count_copies(rows, RARE_SAMPLE_SIZE)
+    return [
+        index
+        for index, count in counts.items()
+        if count >= RARE_SHARE * num_sources and copies[index] < COPIED_SHARE * count
+    ]
 
 
 def drop_from_vocabulary(
@@ -56,7 +76,7 @@ def drop_from_vocabulary(
     Args:
         input_ids: (B, S) extended ids.
         labels: (B, T) extended ids, −100 where there is no target.
-        probabilities: (V + K,) of each id, from `find_drop_probabilities`.
+        probabilities: (2, V + K) of each id, from `find_drop_probabilities`.
         can_copy: (B, S) bool, the positions that can be copied.
 
     Returns:
@@ -72,8 +92,11 @@ def drop_from_vocabulary(
     length = input_ids.shape[1]
     first_positions = find_first_positions(input_ids, can_copy, config.extended_vocab_size)
     is_first = first_positions == torch.arange(length, device=input_ids.device)
+    ones = torch.ones_like(input_ids, dtype=torch.int16)
+    counts = ones.new_zeros(len(input_ids), config.extended_vocab_size).scatter_add(1, input_ids, ones)
+    is_repeated = counts.gather(1, input_ids) > 1
     drawn = torch.rand(input_ids.shape, device=input_ids.device)
-    is_dropped = can_drop & is_first & (drawn < probabilities[input_ids])
+    is_dropped = can_drop & is_first & (drawn < probabilities[is_repeated.long(), input_ids])
     first_free = (input_ids.amax(1, keepdim=True) + 1).clamp(min=config.vocab_size)
     shared, others = is_dropped & is_shared, is_dropped & ~is_shared
     numbers = torch.where(is_shared, shared.cumsum(1), shared.sum(1, keepdim=True) + others.cumsum(1))

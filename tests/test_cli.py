@@ -334,7 +334,7 @@ BAD_INPUT = {
     f"{TRAIN} --per_device_eval_batch_size 0": "--per_device_eval_batch_size is 0: use 1 or more",
     f"{TRAIN} --early_stopping_patience -2": "--early_stopping_patience is -2: use 0 or more",
     "evaluate --model {folder}/model --test_file {folder}": "is a folder: pass a file",
-    f"{TRAIN} --encoder_name_or_path ./bert": "--encoder_name_or_path ./bert: no such folder; pass",
+    f"{TRAIN} --encoder_name_or_path ./bert": "encoder_name_or_path ./bert: no such folder; pass",
     f"{TRAIN} --hiden_size 3": "--hiden_size is not an argument; did you mean --hidden_size? (see copynet-hf train",
     f"{TRAIN} --rate 3": "--rate is not an argument; did you mean --learning_rate?",
     f"{TRAIN} --epochs 3": "--epochs is not an argument; did you mean --num_train_epochs?",

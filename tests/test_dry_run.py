@@ -64,7 +64,7 @@ def test_a_training_says_the_same(arguments: dict, tmp_path: Path, caplog: pytes
     )
     assert re.search(r"training: 200 pairs, 30 updates of \d+ pairs, [\d.]+ epochs", caplog.text)
     assert "; the checkpoint with the best mean_accuracy on the validation pairs is kept" in caplog.text
-    assert "for 8 updates, evaluations not included" in caplog.text  # after 2 + 20 of 30
+    assert "for the other 8 updates, evaluations not included" in caplog.text  # after 2 + 20 of 30
     (header,) = (message for message in caplog.messages if "eval_loss" in message)
     names = "step loss eval_loss mean_accuracy sequence_accuracy token_accuracy copy_mode_fraction unk_rate"
     assert " ".join(header.split()) == names
@@ -124,4 +124,4 @@ def test_estimates_leave_out_evaluations_and_checkpoints(
             estimate.on_evaluate(None, state, control)
             clock[0] += 0.5
             estimate.on_save(None, state, control)
-    assert "10 ms an update: about 90 seconds for 9,000 updates" in caplog.text
+    assert "10 ms an update: about 90 seconds for the other 9,000 updates" in caplog.text

@@ -155,6 +155,15 @@ def test_assisted_decoding_gives_the_greedy_output(changes):
             model.generate(input_ids=ids, assistant_model=model, **options)
 
 
+@pytest.mark.parametrize("beams", [0, -1, "4"])
+def test_a_number_of_beams_that_is_none_is_refused(beams):
+    model, ids = tiny_model(), torch.tensor([SOURCES[0]])
+    message = f"num_beams is {beams!r}: pass a whole number from 1 on"
+    for options in ({"num_beams": beams}, {"generation_config": GenerationConfig(num_beams=beams)}):
+        with pytest.raises(ValueError, match=message):
+            model.generate(input_ids=ids, **options)
+
+
 def test_sampling_draws_from_the_models_distribution():
     model = tiny_model(seed=0, scale=1.0)
     source = torch.tensor([SOURCES[0]])

@@ -83,7 +83,7 @@ def evaluate(args: EvaluateArguments) -> None:
         if curve_file is not None:
             curve_file.parent.mkdir(parents=True, exist_ok=True)
             plot_coverage({"": 100 * measure_coverage(confidences, right)}, curve_file)
-    print(json.dumps(scores))
+    print(json.dumps(scores, ensure_ascii=False))
 
 
 COMMAND = Command(evaluate, "--model NAME --test_file FILE ", EvaluateArguments)

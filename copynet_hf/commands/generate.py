@@ -69,7 +69,8 @@ def generate(args: GenerateArguments) -> None:
         for output, *_ in predictions:
             num_texts, num_truncated = num_texts + 1, num_truncated + output.is_truncated
             if args.json:
-                line = json.dumps(output.to_dict())
+                line = json.dumps(output.to_dict(), ensure_ascii=False)
+                line = escape_controls(line) if is_terminal else line
             elif args.show_copies:
                 words = [escape_controls(word) for word in output.words] if is_terminal else output.words
                 line = highlight_copies(words, output.copied, style, separator="")

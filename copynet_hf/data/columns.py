@@ -150,6 +150,7 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str, *, is_table
             f"{where}: the {' and '.join(missing)} could be any of the columns {', '.join(map(repr, rest))}: pass "
             + " and ".join(f"{role}_column (--{role}_column)" for role in missing)
             + (", or column_names (--column_names) if the first line is no header" if is_table else "")
+            + ("; texts without a summary are for copynet-hf predict" if missing == ["summary"] else "")
         )
     for role, name in zip(missing, rest, strict=False):
         roles[role] = name

@@ -16,7 +16,7 @@ from .metrics import UNSPACED
 
 Reason = Literal["word not in source", "wrong copy", "generated instead of copied", "missing", "added"]
 REASONS: dict[Reason, str] = {
-    "word not in source": "the source does not have the reference's words, whatever their case; they were generated",
+    "word not in source": "the source does not have the reference's words, whatever their case; they are generated, or joined from parts",
     "wrong copy": "the reference's words are in the source; others were copied",
     "generated instead of copied": "the reference's words are in the source; others were generated",
     "missing": "the output leaves words of the reference out",

@@ -275,6 +275,8 @@ class CopyNetGenerationMixin(_Base):
         given = [kwargs, *([] if generation_config is None else [generation_config.to_dict()])]
         lengths = {name for each in given for name in ("max_length", "max_new_tokens") if each.get(name) is not None}
         prepared, model_kwargs = library._prepare_generation_config(generation_config, **kwargs)
+        if prepared.num_beams is not None and not (isinstance(prepared.num_beams, int) and prepared.num_beams > 0):
+            raise ValueError(f"num_beams is {prepared.num_beams!r}: pass a whole number from 1 on")
         prepared.copied_only = copied_only  # of this call: no model brings it along
         if lengths == {"max_length"}:
             prepared.max_new_tokens = None  # that of the model, which the library prefers

@@ -32,7 +32,7 @@ def check_model_name(name: str | None) -> str:
 
         checkpoint = get_last_checkpoint(name) if folder.is_dir() else None
         fix = f"its training did not end; its last checkpoint is {checkpoint}" if checkpoint else ""
-        raise ValueError(f"--model {name} holds no model: {fix or 'pass the output_dir of copynet-hf train'}")
+        raise ValueError(f"model {name} holds no model: {fix or 'pass the output_dir of copynet-hf train'}")
     check_name("model", name, needs_owner=True)
     return name
 
@@ -44,7 +44,7 @@ def check_name(argument: str, name: str, *, needs_owner: bool = False) -> None:
     if folder.exists() or (_HUB_NAME.fullmatch(name) and ("/" in name or not needs_owner)):
         return
     fix = suggest_folder(folder) or "pass the folder of a trained model, or its name on the Hub"
-    raise ValueError(f"--{argument} {name}: no such folder; {fix}")
+    raise ValueError(f"{argument} {name}: no such folder; {fix}")
 
 
 def suggest_folder(missing: Path) -> str | None:

@@ -61,7 +61,7 @@ def load_model(
     dtype = torch.bfloat16 if bf16 else torch.float32
     model = load_copynet(name, trust_remote_code=trust_remote_code, dtype=dtype)
     if model.config.num_features:
-        raise ValueError(f"--model {name} reads points, not words: load it in Python and pass input_features")
+        raise ValueError(f"model {name} reads points, not words: load it in Python and pass input_features")
     tokenizer = load_tokenizer(name, trust_remote_code=trust_remote_code)
     check_tokenizer(model.config, tokenizer)
     target: Any = device or ("cuda" if torch.cuda.is_available() else "cpu")

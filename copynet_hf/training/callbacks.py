@@ -215,9 +215,10 @@ class TimeEstimate(TrainerCallback):
             seconds = self._seconds / self.MEASURED_UPDATES
             rest = state.max_steps - (0 if self.is_dry_run else state.global_step)
             log_line(
-                "%.0f ms an update: about %s for %s updates, evaluations not included%s",
+                "%.0f ms an update: about %s for %s%s updates, evaluations not included%s",
                 1000 * seconds,
                 _format_duration(seconds * rest),
+                "" if self.is_dry_run else "the other ",
                 f"{rest:,}",
                 "; nothing was written" if self.is_dry_run else "",
             )

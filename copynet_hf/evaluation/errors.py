@@ -16,8 +16,8 @@ from .metrics import UNSPACED
 
 Reason = Literal["word not in source", "wrong copy", "generated instead of copied", "missing", "added"]
 REASONS: dict[Reason, str] = {
-    "word not in source": "the source does not have the reference's words, whatever their case: they have to be joined "
-    "from parts, or generated",
+    "word not in source": "the source does not have the reference's words, whatever their case: they have to be "
+    "joined from parts, or generated",
     "wrong copy": "the reference's words are in the source; others were copied",
     "generated instead of copied": "the reference's words are in the source; others were generated",
     "missing": "the output leaves words of the reference out",

@@ -361,6 +361,19 @@ def test_frequent_names_that_sources_inflect_are_not_known() -> None:
     assert tokenizer.get_vocab().keys() < train(inflected + elsewhere).get_vocab().keys()
 
 
+@pytest.mark.parametrize(("number", "is_known"), [(4, True), (5, False)])
+def test_frequent_names_with_the_same_endings_as_many_others_are_not_known(number: int, is_known: bool) -> None:
+    """Though each is always made of one word of its source, as in the list of a town's streets."""
+    streets = [(spell(index).capitalize(), "na", "nej") for index in range(number)]
+    streets += [(spell(index).capitalize(), "y", letter) for index, letter in enumerate("bcdf", 20)]  # each its own
+    verbs = [(spell(index), "na", "nej") for index in range(40, 60)]
+    words = [(stem + target, stem + source) for stem, target, source in (streets + verbs) * 20]
+    tokenizer = train([pair(f"no water on {source} today", f"on {target}") for target, source in words])
+    known = tokenizer.get_vocab().keys()
+    assert all((stem + ending in known) is is_known for stem, ending, _ in streets[:number])
+    assert all(stem + ending in known for stem, ending, _ in streets[number:] + verbs)
+
+
 @pytest.mark.parametrize(("every", "is_found"), [(1, True), (8, False)])
 def test_names_that_are_all_frequent_show_that_endings_are_cut(every: int, is_found: bool) -> None:
     """Though none of them has to be spelled."""

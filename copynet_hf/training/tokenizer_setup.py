@@ -6,7 +6,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from os.path import commonprefix
 
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
@@ -28,6 +29,7 @@ STREAM_SAMPLE_SIZE = 100_000  # pairs from which alignments are computed and, of
 MAX_GENERATED = 0.02
 """The share of a word's targets whose sources may lack it, for a word that sources often have in another form."""
 MIN_UNITS, MIN_SUMS = 5, 20
+MIN_NAMES = 5  # with the same endings in source and target
 """The different numbers that are written with the same unit, as in 7w, and those to which the same digits are added,
 as 000 for thousands."""
 
@@ -230,9 +232,10 @@ class _WordCounts:
 
     def leave_out_inflected(self) -> None:
         """Words that are made of several others by cutting their endings are changed, not generated. One that is
-        always made of the same, as send of sent, is generated."""
+        always made of the same, as send of sent, is generated, but for names in which many end so."""
+        regular = _find_regular_names(self.inflected)
         for word, cut_words in self.inflected.items():
-            if len({*cut_words} - {None}) + bool(self.copied[word]) > 1:
+            if word in regular or len({*cut_words} - {None}) + bool(self.copied[word]) > 1:
                 self.generated[word] -= len(cut_words)
                 self.changed[word] += len(cut_words)
 
@@ -242,6 +245,18 @@ class _WordCounts:
             if self.generated[word] <= MAX_GENERATED * (number + self.copied[word]):
                 del self.read[word], self.copied[word], self.generated[word]
                 self.read[word] = int(word in self.inflected)  # once, for the letters of its ending
+
+
+def _find_regular_names(inflected: Mapping[str, Iterable[str | None]]) -> set[str]:
+    """Of words and those that they are made of by cutting an ending, the ones of which `MIN_NAMES` others have the same
+    two endings: Leśna for Leśnej, as all streets. Only those with a capital, or in a script without capitals: other
+    words, as sent for send, are the task's own."""
+    names: dict[tuple[str, str], set[str]] = {}
+    for word, cut_words in inflected.items():
+        for cut_word in filter(None, {*cut_words}) if not word[0].islower() else ():
+            size = len(commonprefix([word, cut_word]))
+            names.setdefault((word[size:], cut_word[size:]), set()).add(word)
+    return {name for found in names.values() if len(found) >= MIN_NAMES for name in found}
 
 
 def _is_acronym(word: str, source: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from os.path import commonprefix
+from itertools import takewhile
 
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
@@ -248,13 +248,13 @@ class _WordCounts:
 
 
 def _find_regular_names(inflected: Mapping[str, Iterable[str | None]]) -> set[str]:
-    """Of words and those that they are made of by cutting an ending, the ones of which `MIN_NAMES` others have the same
-    two endings: Leśna for Leśnej, as all streets. Only those with a capital, or in a script without capitals: other
-    words, as sent for send, are the task's own."""
+    """Of words and those that they are made of by cutting an ending: the ones whose two endings are those of
+    `MIN_NAMES` words, such as Leśna for Leśnej, as for all streets. Only words with a capital, or in a script without
+    capitals: others, such as sent for send, are the task's own."""
     names: dict[tuple[str, str], set[str]] = {}
     for word, cut_words in inflected.items():
         for cut_word in filter(None, {*cut_words}) if not word[0].islower() else ():
-            size = len(commonprefix([word, cut_word]))
+            size = len([*takewhile(lambda letters: letters[0] == letters[1], zip(word, cut_word, strict=False))])
             names.setdefault((word[size:], cut_word[size:]), set()).add(word)
     return {name for found in names.values() if len(found) >= MIN_NAMES for name in found}
 

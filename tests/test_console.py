@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import select
 import shutil
@@ -21,7 +22,7 @@ from helpers import save_tiny_model
 from copynet_hf import __version__
 from copynet_hf.cli import main
 from copynet_hf.commands import COMMANDS
-from copynet_hf.inference.console import escape_controls, read_line_batches
+from copynet_hf.inference.console import escape_controls, format_json, read_line_batches
 from copynet_hf_command import format_help
 
 TITLE = "\x1b]0;owned\x07"  # sets the title of a terminal's window
@@ -298,3 +299,18 @@ def test_ignored_interrupts_stay_ignored() -> None:
     code += "signal.signal(signal.SIGINT, signal.SIG_IGN)\nwith module['silent_interrupts'](): "
     code += "signal.raise_signal(signal.SIGINT)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "written"),
+    [
+        ("utf-8", "kód ε", '"kód ε"'),
+        (None, "kód ε", '"kód ε"'),
+        ("ascii", "kód ε", '"k\\u00f3d \\u03b5"'),
+        ("cp1252", "kód", '"kód"'),
+        ("utf-8", "a\x1b\x9b\ud800ó", '"a\\u001b\\u009b\\ud800ó"'),
+    ],
+)
+def test_json_has_the_letters_that_the_terminal_can_show(encoding: str | None, text: str, written: str) -> None:
+    assert format_json(text, encoding) == written
+    assert json.loads(written) == text

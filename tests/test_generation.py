@@ -156,9 +156,9 @@ def test_assisted_decoding_gives_the_greedy_output(changes):
 
 
 @pytest.mark.parametrize("beams", [0, -1, "4"])
-def test_a_number_of_beams_that_is_none_is_refused(beams):
+def test_fewer_beams_than_one_are_refused(beams):
     model, ids = tiny_model(), torch.tensor([SOURCES[0]])
-    message = f"num_beams is {beams!r}: pass a whole number from 1 on"
+    message = f"num_beams is {beams!r}: use 1 or more"
     for options in ({"num_beams": beams}, {"generation_config": GenerationConfig(num_beams=beams)}):
         with pytest.raises(ValueError, match=message):
             model.generate(input_ids=ids, **options)

@@ -367,11 +367,16 @@ def test_frequent_names_with_the_same_endings_as_many_others_are_not_known(numbe
     streets = [(spell(index).capitalize(), "na", "nej") for index in range(number)]
     streets += [(spell(index).capitalize(), "y", letter) for index, letter in enumerate("bcdf", 20)]  # each its own
     verbs = [(spell(index), "na", "nej") for index in range(40, 60)]
+    first = [(spell(index).capitalize(), "na", "nej") for index in range(60, 70)]  # words of the task, as Creating
     words = [(stem + target, stem + source) for stem, target, source in (streets + verbs) * 20]
-    tokenizer = train([pair(f"no water on {source} today", f"on {target}") for target, source in words])
+    pairs = [pair(f"no water on {source} today", f"on {target}") for target, source in words]
+    pairs += [pair(f"{stem}{source} it now", f"{stem}{target} it") for stem, target, source in first * 20]
+    tokenizer = train(pairs)
     known = tokenizer.get_vocab().keys()
     assert all((stem + ending in known) is is_known for stem, ending, _ in streets[:number])
-    assert all(stem + ending in known for stem, ending, _ in streets[number:] + verbs)
+    assert all(stem + ending in known for stem, ending, _ in streets[number:] + verbs + first)
+    in_lower_case = train([row | {"text": row["text"].lower()} for row in pairs]).get_vocab().keys()
+    assert all((stem + ending in in_lower_case) is is_known for stem, ending, _ in streets[:number])
 
 
 @pytest.mark.parametrize(("every", "is_found"), [(1, True), (8, False)])

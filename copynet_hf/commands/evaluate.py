@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from contextlib import redirect_stdout
@@ -44,6 +43,7 @@ def evaluate(args: EvaluateArguments) -> None:
         from ..evaluation.reliability import measure_accepted, measure_coverage
         from ..evaluation.scoring import evaluate_pairs
         from ..inference.backends import load_backend
+        from ..inference.console import format_json
         from ..inference.part_files import write_json_lines
         from ..saved.model_size import explain_memory_errors
         from ..training.dataset import read_split
@@ -83,7 +83,7 @@ def evaluate(args: EvaluateArguments) -> None:
         if curve_file is not None:
             curve_file.parent.mkdir(parents=True, exist_ok=True)
             plot_coverage({"": 100 * measure_coverage(confidences, right)}, curve_file)
-    print(json.dumps(scores, ensure_ascii=False))
+    print(format_json(scores, sys.stdout.encoding))
 
 
 COMMAND = Command(evaluate, "--model NAME --test_file FILE ", EvaluateArguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections.abc import Iterator, Sequence
@@ -36,7 +35,7 @@ def generate(args: GenerateArguments) -> None:
     from ..data.features import split_features
     from ..data.remembered import find_separator
     from ..inference.backends import load_backend
-    from ..inference.console import escape_controls
+    from ..inference.console import escape_controls, format_json
     from ..inference.predictor import parse_facts, predict_in_batches, reads_features
     from ..model.prediction import describe_truncated
     from ..saved.model_size import explain_memory_errors
@@ -69,8 +68,7 @@ def generate(args: GenerateArguments) -> None:
         for output, *_ in predictions:
             num_texts, num_truncated = num_texts + 1, num_truncated + output.is_truncated
             if args.json:
-                line = json.dumps(output.to_dict(), ensure_ascii=False)
-                line = escape_controls(line) if is_terminal else line
+                line = format_json(output.to_dict(), sys.stdout.encoding)
             elif args.show_copies:
                 words = [escape_controls(word) for word in output.words] if is_terminal else output.words
                 line = highlight_copies(words, output.copied, style, separator="")

@@ -1,8 +1,9 @@
-"""Standard input as batches of lines, and texts that are safe to show on a terminal."""
+"""Standard input as batches of lines; texts and JSON that are safe to show on a terminal."""
 
 from __future__ import annotations
 
 import codecs
+import json
 import logging
 import re
 import select
@@ -14,6 +15,7 @@ logger = logging.getLogger(__name__)
 _CHUNK_SIZE = 1 << 20  # bytes
 _GRACE_SECONDS = 0.01  # for a writer that is still filling the pipe
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_UNSAFE_IN_JSON = re.compile(r"[\x7f-\x9f\ud800-\udfff]")  # of what JSON does not escape itself
 
 
 def escape_controls(text: str) -> str:
@@ -22,6 +24,17 @@ def escape_controls(text: str) -> str:
     A terminal would obey them: they can change its title, its colours and what is shown.
     """
     return _CONTROLS.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+
+
+def format_json(value: object, encoding: str | None) -> str:
+    """JSON with letters as they are, if the encoding has them, and control characters and lone surrogates escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    text = _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    try:
+        text.encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text
 
 
 def read_line_batches(stream: BufferedReader | BytesIO, batch_size: int) -> Iterator[list[str]]:

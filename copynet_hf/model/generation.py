@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -275,8 +276,9 @@ class CopyNetGenerationMixin(_Base):
         given = [kwargs, *([] if generation_config is None else [generation_config.to_dict()])]
         lengths = {name for each in given for name in ("max_length", "max_new_tokens") if each.get(name) is not None}
         prepared, model_kwargs = library._prepare_generation_config(generation_config, **kwargs)
-        if prepared.num_beams is not None and not (isinstance(prepared.num_beams, int) and prepared.num_beams > 0):
-            raise ValueError(f"num_beams is {prepared.num_beams!r}: pass a whole number from 1 on")
+        beams = 1 if prepared.num_beams is None else prepared.num_beams
+        if not isinstance(beams, Integral) or beams < 1:
+            raise ValueError(f"num_beams is {beams!r}: use 1 or more")
         prepared.copied_only = copied_only  # of this call: no model brings it along
         if lengths == {"max_length"}:
             prepared.max_new_tokens = None  # that of the model, which the library prefers

@@ -50,12 +50,12 @@ def load_predict(
         ValueError: the folder holds no exported model over words, or its files do not belong together.
     """
     if folder is None:
-        raise ValueError("--model is missing: pass a folder that copynet-hf export wrote")
+        raise ValueError("model is missing: pass a folder that copynet-hf export wrote")
     if not Path(folder).is_dir():
         fix = "pass one that copynet-hf export wrote (models on the Hub have to be downloaded first)"
-        raise ValueError(f"--model {folder}: no such folder; {suggest_folder(Path(folder)) or fix}")
+        raise ValueError(f"model {folder}: no such folder; {suggest_folder(Path(folder)) or fix}")
     if read_export_config(Path(folder)).get("num_features"):
-        raise ValueError(f"--model {folder} reads points, not words: run it in Python with OnnxCopyNet")
+        raise ValueError(f"model {folder} reads points, not words: run it in Python with OnnxCopyNet")
     with explain_missing_packages("transformers"):
         tokenizer = load_exported_tokenizer(folder)
     model = OnnxCopyNet.from_pretrained(folder, threads or 0, keep_memory=False)

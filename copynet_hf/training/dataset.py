@@ -122,12 +122,6 @@ def count_sources(encoded: Pairs, size: int) -> tuple[Counter[int], int]:
     return Counter(index for ids in sources for index in {*ids}), len(sources)
 
 
-def count_copies(encoded: Pairs, size: int) -> Counter[int]:
-    """How many targets share each id with their source, of `spread` pairs that are encoded."""
-    sample = spread(encoded, size)
-    return Counter(index for row in sample for index in {*row["input_ids"]} & {*row["labels"]})
-
-
 def take_spread(items: Sequence[_Item], size: int) -> list[_Item]:
     """At most this number of items, evenly spaced."""
     num_items = min(size, len(items))

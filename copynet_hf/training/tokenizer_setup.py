@@ -28,8 +28,8 @@ REACH_SAMPLE_SIZE = 1000  # pairs that show what sources and targets are made of
 STREAM_SAMPLE_SIZE = 100_000  # pairs from which alignments are computed and, of a stream, vocabulary and slots
 MAX_GENERATED = 0.02
 """The share of a word's targets whose sources may lack it, for a word that sources often have in another form."""
-MIN_UNITS, MIN_SUMS = 5, 20
 MIN_NAMES = 5  # with the same endings in source and target
+MIN_UNITS, MIN_SUMS = 5, 20
 """The different numbers that are written with the same unit, as in 7w, and those to which the same digits are added,
 as 000 for thousands."""
 
@@ -172,6 +172,7 @@ class _WordCounts:
         used: words of sources that targets have in some form.
         inflected: for each word that chains make by cutting the ending of another, that other word each time, as Anny
             of Anna, or None where they cut none.
+        inside: words of sources behind the first.
         framed: words made of a number of their source and of what may be written around many.
     """
 
@@ -181,6 +182,7 @@ class _WordCounts:
         self.generated_count = generated_count
         self.read, self.copied, self.changed, self.generated = (Counter[str]() for _ in range(4))
         self.used: set[str] = set()
+        self.inside: set[str] = set()
         self.inflected: dict[str, list[str | None]] = {}
         self.framed: list[_Framed] = []
 
@@ -189,6 +191,7 @@ class _WordCounts:
         text, facts = self.split(row["text"]), [word for fact in row.get("facts") or () for word in fact]
         source, target = [*text, *facts], self.split(row["summary"])
         in_source = {*source}
+        self.inside.update(source[1:])
         forms_of = {word: {*_list_forms(word, self.of_words)} if self.has_chains else {word} for word in in_source}
         in_another_form = set().union(*forms_of.values())
         others = [word for word in target if word not in in_source]
@@ -233,7 +236,7 @@ class _WordCounts:
     def leave_out_inflected(self) -> None:
         """Words that are made of several others by cutting their endings are changed, not generated. One that is
         always made of the same, as send of sent, is generated, but for names in which many end so."""
-        regular = _find_regular_names(self.inflected)
+        regular = _find_regular_names(self.inflected, self.inside)
         for word, cut_words in self.inflected.items():
             if word in regular or len({*cut_words} - {None}) + bool(self.copied[word]) > 1:
                 self.generated[word] -= len(cut_words)
@@ -247,15 +250,16 @@ class _WordCounts:
                 self.read[word] = int(word in self.inflected)  # once, for the letters of its ending
 
 
-def _find_regular_names(inflected: Mapping[str, Iterable[str | None]]) -> set[str]:
+def _find_regular_names(inflected: Mapping[str, Iterable[str | None]], inside: set[str]) -> set[str]:
     """Of words and those that they are made of by cutting an ending: the ones whose two endings are those of
     `MIN_NAMES` words, such as Leśna for Leśnej, as for all streets. Only words with a capital, or in a script without
-    capitals: others, such as sent for send, are the task's own."""
+    capitals, that sources have `inside`: others, such as sent for send, are the task's own."""
     names: dict[tuple[str, str], set[str]] = {}
     for word, cut_words in inflected.items():
-        for cut_word in filter(None, {*cut_words}) if not word[0].islower() else ():
-            size = len([*takewhile(lambda letters: letters[0] == letters[1], zip(word, cut_word, strict=False))])
-            names.setdefault((word[size:], cut_word[size:]), set()).add(word)
+        for cut_word in inside.intersection(cut_words) if not word[0].islower() else ():
+            one, other = fold_case(word), fold_case(cut_word)
+            size = len([*takewhile(lambda letters: letters[0] == letters[1], zip(one, other, strict=False))])
+            names.setdefault((one[size:], other[size:]), set()).add(word)
     return {name for found in names.values() if len(found) >= MIN_NAMES for name in found}
 
 

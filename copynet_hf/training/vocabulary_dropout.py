@@ -6,6 +6,7 @@ A model that reads letters also learns from those of known words: `septembre` th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -16,19 +17,19 @@ from ..model.configuration_copynet import CopyNetConfig
 from ..model.copy_distribution import find_first_positions
 from ..model.source import pad_rows
 from ..model.vocabularies import BOUNDARY
-from .dataset import Pairs, count_copies, count_sources
+from .dataset import Pairs, count_sources, spread
 from .model_setup import RARE_SAMPLE_SIZE, RARE_SHARE
 from .segmenters import are_few
 
 COUNTED_PAIRS = 100_000
 RARE, MAX_PROBABILITY = 5, 0.5  # a word of as many sources is dropped every second time, and none more often
-COPIED_SHARE = 0.1  # of the sources that have a word, in whose targets it is, too: else it is hardly copied
+COPIED_SHARE = 0.1  # a word that fewer of its sources share with their targets is hardly copied
 
 
 def find_drop_probabilities(share: float, config: CopyNetConfig, rows: Pairs) -> Tensor:
-    """With which probability each word is dropped from a source that has it once, and from one that repeats it:
-    (2, V + K), `share`, or for a word of n sources `RARE / (RARE + n)` if that is more and the model reads letters, at
-    most `MAX_PROBABILITY`; n is estimated from a sample.
+    """The probabilities (2, V + K) of dropping each word: from a source that has it once, and from one that repeats
+    it. They are `share`, or for a word of n sources `RARE / (RARE + n)` if that is more and the model reads letters,
+    at most `MAX_PROBABILITY`; n is estimated from a sample.
 
     Rare words stand for those that training does not show: names that pairs have in common are in the vocabulary, the
     names of new texts are not. Kiperwasser and Goldberg (2016) drop the words of a parser's sentences in this way.
@@ -54,13 +55,14 @@ def find_drop_probabilities(share: float, config: CopyNetConfig, rows: Pairs) ->
 
 def _list_uncopied(rows: Pairs) -> list[int]:
     """The ids of the frequent words that are hardly copied."""
-    counts, num_sources = count_sources(rows, RARE_SAMPLE_SIZE)
-    copies = count_copies(rows, RARE_SAMPLE_SIZE)
-    return [
-        index
-        for index, count in counts.items()
-        if count >= RARE_SHARE * num_sources and copies[index] < COPIED_SHARE * count
-    ]
+    counts, copies, num_pairs = Counter[int](), Counter[int](), 0
+    for row in spread(rows, RARE_SAMPLE_SIZE):
+        num_pairs += 1
+        source = {*row["input_ids"]}
+        counts.update(source)
+        copies.update(source.intersection(row["labels"]))
+    frequent = (index for index, count in counts.items() if count >= RARE_SHARE * num_pairs)
+    return [index for index in frequent if copies[index] < COPIED_SHARE * counts[index]]
 
 
 def drop_from_vocabulary(

@@ -368,7 +368,7 @@ def test_errors_of_the_command(
     folders: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = f"--model={folders['features']}"
-    assert "model is missing" in refused(capsys, "serve")
+    assert "--model is missing" in refused(capsys, "serve")
     assert "no such folder; pass one that copynet-hf export" in refused(capsys, "serve", "--model=user/name")
     similar = f"no such folder; did you mean {folders['features']}?"
     assert similar in refused(capsys, "serve", f"{model}x")

@@ -25,7 +25,7 @@ _HUB_NAME = re.compile(r"(?!.*\.\.)(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 def check_model_name(name: str | None) -> str:
     """Returns the name; raises ValueError unless it is a folder with a model or has the form of a name on the Hub."""
     if not name:
-        raise ValueError("model is missing: pass the folder of a trained one")
+        raise ValueError("--model is missing: pass the folder of a trained model")
     folder = Path(name)
     if folder.exists() and not (folder / "config.json").is_file():
         from transformers.trainer_utils import get_last_checkpoint  # which imports much

@@ -50,7 +50,7 @@ def load_predict(
         ValueError: the folder holds no exported model over words, or its files do not belong together.
     """
     if folder is None:
-        raise ValueError("model is missing: pass a folder that copynet-hf export wrote")
+        raise ValueError("--model is missing: pass a folder that copynet-hf export wrote")
     if not Path(folder).is_dir():
         fix = "pass one that copynet-hf export wrote (models on the Hub have to be downloaded first)"
         raise ValueError(f"model {folder}: no such folder; {suggest_folder(Path(folder)) or fix}")

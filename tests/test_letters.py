@@ -434,7 +434,7 @@ def test_words_dropped_from_the_vocabulary_have_their_letters() -> None:
     letters = [[0, word] for word in range(13)]
     for side in ("right", "left"):
         source = padded(sources, 0, side)
-        always = torch.ones(config.extended_vocab_size)
+        always = torch.ones(2, config.extended_vocab_size)
         changed, _ = drop_from_vocabulary(source, padded(targets, -100), always, config, source != 0)
         found = append_letters(padded([flat(words) for words in own], 0), source, changed, letters, 13)
         assert changed[0][changed[0] > 0].tolist() == [14, 13, 6, 14, 15]

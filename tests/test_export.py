@@ -122,7 +122,7 @@ def test_the_graphs_have_the_models_probabilities(exported: Exported, beams: int
 
 @pytest.mark.parametrize("mechanism", ["pointer_generator", "gated"])
 def test_exported_switches_are_exact_where_one_mode_has_hardly_any_probability(mechanism: str, tmp_path: Path) -> None:
-    """onnxruntime's sigmoid of −30 is that of −18."""
+    """onnxruntime's sigmoid of −18 is 0."""
 
     class Switch(torch.nn.Module):
         def forward(self, switch: Tensor) -> tuple[Tensor, Tensor]:

@@ -131,7 +131,7 @@ def _weigh_modes(scores: ModeScores, generate_logit: Tensor) -> Modes:
     """Weighs the softmax over words by σ(generate_logit), the attention by the rest, in log space."""
     assert scores.attention is not None
     empty = ~scores.source_mask.any(-1, keepdim=True)
-    softplus = torch.nn.functional.softplus  # of x, −log σ(−x), also where onnxruntime rounds the sigmoid
+    softplus = torch.nn.functional.softplus  # −log σ(−x), without the sigmoid, which onnxruntime rounds
     generate_log_sum = scores.generate_log_sum + softplus(-generate_logit).masked_fill(empty, 0.0)
     return Modes(generate_log_sum, _log_attention(scores.attention), softplus(generate_logit))
 

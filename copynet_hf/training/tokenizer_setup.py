@@ -172,7 +172,7 @@ class _WordCounts:
         used: words of sources that targets have in some form.
         inflected: for each word that chains make by cutting the ending of another, that other word each time, as Anny
             of Anna, or None where they cut none.
-        inside: words of sources behind the first.
+        inside: words that are not always the first of their source.
         framed: words made of a number of their source and of what may be written around many.
     """
 
@@ -235,7 +235,7 @@ class _WordCounts:
 
     def leave_out_inflected(self) -> None:
         """Words that are made of several others by cutting their endings are changed, not generated. One that is
-        always made of the same, as send of sent, is generated, but for names in which many end so."""
+        always made of the same, as send of sent, is generated, unless it is a name that changes like others."""
         regular = _find_regular_names(self.inflected, self.inside)
         for word, cut_words in self.inflected.items():
             if word in regular or len({*cut_words} - {None}) + bool(self.copied[word]) > 1:
@@ -251,9 +251,13 @@ class _WordCounts:
 
 
 def _find_regular_names(inflected: Mapping[str, Iterable[str | None]], inside: set[str]) -> set[str]:
-    """Of words and those that they are made of by cutting an ending: the ones whose two endings are those of
-    `MIN_NAMES` words, such as Leśna for Leśnej, as for all streets. Only words with a capital, or in a script without
-    capitals, that sources have `inside`: others, such as sent for send, are the task's own."""
+    """The words that change like at least `MIN_NAMES` of them, from the same ending in sources to the same one in
+    targets: Leśnej to Leśna, as all streets. Only words with a capital, or in a script without capitals, and not where
+    the source word is always the first, as that of Creating: such words are the task's own.
+
+    Args:
+        inflected, inside: those of `_WordCounts`.
+    """
     names: dict[tuple[str, str], set[str]] = {}
     for word, cut_words in inflected.items():
         for cut_word in inside.intersection(cut_words) if not word[0].islower() else ():

@@ -54,9 +54,9 @@ def find_drop_probabilities(share: float, config: CopyNetConfig, rows: Pairs) ->
 
 
 def _list_uncopied(rows: Pairs) -> list[int]:
-    """The ids of the frequent words that are hardly copied."""
+    """The ids of the frequent words that are hardly copied, as counted in a sample."""
     counts, copies, num_pairs = Counter[int](), Counter[int](), 0
-    for row in spread(rows, RARE_SAMPLE_SIZE):
+    for row in spread(rows, RARE_SAMPLE_SIZE).select_columns(["input_ids", "labels"]):
         num_pairs += 1
         source = {*row["input_ids"]}
         counts.update(source)

@@ -25,6 +25,7 @@ from copynet_hf.training.compound_copies import (
     add_compounds,
     find_copied,
     find_names,
+    find_phrases,
     shorten_name,
     take_compounds,
 )
@@ -67,7 +68,7 @@ def copied(text: str, target: str) -> list[str]:
 def test_source_and_target_get_the_same_compounds_which_are_copied(segmenter: str) -> None:
     pairs = calls()
     tokenizer = train(pairs, segmenter=segmenter)
-    shapes = set()
+    shapes, hours = set[bool](), set[bool]()
     for before, after in zip(pairs, add_compounds(pairs, tokenizer, 1.0), strict=True):
         names = re.fullmatch(r"Call (.+) from (.+) at (.*)\.", after["text"])
         assert names is not None, after
@@ -75,7 +76,7 @@ def test_source_and_target_get_the_same_compounds_which_are_copied(segmenter: st
         assert after["summary"] == f"{city}: {person} ({hour})"
         was = re.fullmatch(r"Call (.+) from (.+) at (.*)\.", before["text"])
         assert was is not None
-        assert hour == was[3]
+        hours.add(hour == was[3])
         assert was[1] in person
         assert was[2] in city
         changed = [(old, new) for old, new in ((was[1], person), (was[2], city)) if old != new]
@@ -91,7 +92,7 @@ def test_source_and_target_get_the_same_compounds_which_are_copied(segmenter: st
             letters = [word for word in source.spell(ids) if word.isalnum()]
             assert all(word in source.slots or word in tokenizer.get_vocab() for word in letters)
             assert {*letters} <= {*source.words}
-    assert shapes == {True, False}
+    assert shapes == hours == {True, False}
 
 
 def test_a_word_in_another_case_stays_in_it() -> None:
@@ -266,12 +267,12 @@ def test_a_source_without_free_slots_does_not_change() -> None:
 
 
 def test_a_pair_stays_as_it_is_where_limits_would_cut_it() -> None:
-    pairs = calls()
-    tokenizer = train(pairs)  # a source has 8 words, a target 8
+    pairs = calls().map(lambda row: {"summary": row["summary"].partition(" (")[0]})
+    tokenizer = train(pairs)  # a source has 8 words, a target 3
     longest = max(len(tokenizer.tokenize(row["text"])) for row in pairs)
-    assert all(old == new for old, new in zip(pairs, add_compounds(pairs, tokenizer, 1.0, 8), strict=True))
-    targets = [row["summary"] for row in add_compounds(pairs, tokenizer, 1.0, 11)]
-    assert {len(tokenizer.tokenize(target)) for target in targets} == {8, 9, 10}
+    assert all(old == new for old, new in zip(pairs, add_compounds(pairs, tokenizer, 1.0, 3), strict=True))
+    targets = [row["summary"] for row in add_compounds(pairs, tokenizer, 1.0, 6)]
+    assert {len(tokenizer.tokenize(target)) for target in targets} == {3, 4, 5}
     tokenizer.model_max_length = longest + 1
     texts = [row["text"] for row in add_compounds(pairs, tokenizer, 1.0)]
     assert {len(tokenizer.tokenize(text)) for text in texts} == {longest, longest + 1}
@@ -507,6 +508,53 @@ def test_a_run_finds_what_another_process_has_made() -> None:
     assert f"{add_compounds(pairs, tokenizer, 0.3)._fingerprint}\n" == other.stdout
 
 
+@pytest.mark.parametrize(
+    ("text", "target", "expected"),
+    [
+        ("damage to the gate on Monday", "damage to the gate", ["damage to", "to the", "the gate"]),
+        ("closed because of high  water", "of high water", ["of high"]),  # of two spaces
+        ("the gate and the gate", "the gate", []),
+        ("Ana de Souza's car", "Ana de Souza", ["Ana de"]),
+        ("Ana-Lena Weber, Bonn", "Ana-Lena Weber Bonn", []),
+        ("Рита Вебер", "Рита Вебер", ["Рита Вебер"]),
+        ("row 5 of it", "row 5 of it", ["of it"]),
+    ],
+)
+def test_phrases_are_neighbouring_words_that_both_texts_have_once(text: str, target: str, expected: list[str]) -> None:
+    assert find_phrases(text, target) == expected
+
+
+@pytest.mark.parametrize("segmenter", ["char", *SEGMENTERS])
+def test_a_phrase_has_one_word_more_in_both_texts(segmenter: str) -> None:
+    generator = random.Random(0)
+    rows = []
+    for number in range(300):
+        cause, place = (
+            generator.choice(["damage to the gate", "lack of fuel"]),
+            generator.choice(["Bonn", "Rom", "Ulm", "Mainz", "Jena", "Kiel"]),
+        )
+        rows.append({"text": f"No. {number}: since {cause} was seen, {place} waits.", "summary": f"{place}: {cause}"})
+    pairs = Dataset.from_list(rows)
+    inserted, sources = (
+        list[Counter[str]](),
+        {"since", "was", "seen", "waits", "damage", "to", "the", "gate", "lack", "of", "fuel"},
+    )
+    for old, new in zip(
+        rows, add_compounds(pairs, train(pairs, segmenter=segmenter, min_frequency=1), 1.0), strict=True
+    ):
+        found = re.fullmatch(r"No. \d+: since (.+) was seen, (.+) waits\.", new["text"])
+        assert found is not None, new
+        assert new["summary"] == f"{found[2]}: {found[1]}"
+        before, after = old["summary"].partition(": ")[2].split(), found[1].split()
+        words = iter(after)
+        assert all(word in words for word in before)  # in this order
+        assert (after[0], after[-1]) == (before[0], before[-1])
+        inserted.append(Counter(after) - Counter(before))  # an unknown one may be part of a compound
+    changed = [words for words in inserted if words]
+    assert 100 < len(changed) < 200
+    assert {True, False} == {words.keys() <= sources for words in changed}
+
+
 def test_a_model_copies_shapes_that_no_pair_has() -> None:
     generator = random.Random(0)
 
@@ -514,8 +562,8 @@ def test_a_model_copies_shapes_that_no_pair_has() -> None:
         return "".join(generator.choices("abcdefghijklm", k=6))
 
     def request(person: str) -> tuple[str, str]:
-        hour = generator.randint(10, 12)
-        return f"please call {person} at {hour}:40", f"called {person} at {hour}:40"
+        hour = generator.choice(["noon", "midnight", "sunset"])
+        return f"please call {person} at {hour}", f"called {person} at {hour}"
 
     pairs = [request(word()) for _ in range(1600)]
     model, tokenizer = trained(pairs, "word_punct")

@@ -1,9 +1,10 @@
-"""Compound copies, an augmentation of training pairs: copied names and identifiers get other shapes in both texts.
+"""Compound copies, an augmentation of training pairs: what targets copy gets other shapes in both texts.
 
-New texts hold names and identifiers of other shapes than the training pairs: `Miller` and `KA-4711` in these;
-`Miller-Novak`, `O'Miller`, `Anna Miller` and `KA-4711/22` later. A segmenter that cuts at punctuation splits these
-into several words, perhaps around a mark that no name has in training. A model that has only copied names of one word
-stops at the mark, or starts copying after it.
+New texts hold names, identifiers and phrases of other shapes than the training pairs: `Miller`, `KA-4711` and `damage
+to the gate` in these; `Miller-Novak`, `O'Miller`, `Anna Miller`, `KA-4711/22` and `damage to the old gate` later. A
+segmenter that cuts at punctuation splits these into several words, perhaps around a mark that no name has in training.
+A model that has only copied names of one word stops at the mark, or starts copying after it. Of numbers, see
+copied_numbers.py.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from string import ascii_uppercase
@@ -25,6 +27,7 @@ from ..evaluation.metrics import UNSPACED
 from ..model.chains import find_cases
 from ..model.segmentation import CHAINED, SEGMENTERS, Segmenter, is_spelled_letter
 from ..model.tokenization_copynet import CopyNetTokenizer
+from .copied_numbers import find_number_shapes, find_numbers, replace_number, reshape_number
 from .dataset import CODE, Pairs, spread, take_spread
 from .guided_attention import find_partners
 
@@ -43,12 +46,18 @@ IDENTIFIER = re.compile(
     {_CHARACTER}+ (?: [/-]{_CHARACTER}+ )* (?! {_CHARACTER} | [{_UNITS}] | [{_MARKS}]{_CHARACTER} | \s\d )""",
     re.VERBOSE,
 )
+# Two words with a space between them; nothing glues them to others.
+_FREE_START, _FREE_END = r"(?<![\w'’.-])", r"(?![\w'’-])"
+_PHRASE = re.compile(rf"{_FREE_START}(?=([^\W\d_]+) ([^\W\d_]+){_FREE_END})")
 MAX_NAME_SHARE = 0.2  # of the pairs that have one of the vocabulary
 MAX_COMPOUNDS, NUM_SLOTS = 2, 8  # in a pair, and the slots that their parts need at most
+LENGTHENED = RENUMBERED = 0.5  # the shares of the pairs in which a phrase has one word more, and a number changes
+MAX_DRAWS = 5  # of a word that the source does not have
 SHORTENED = 0.3  # the share of two-word names that lose a word, if the first one is drawn
 MIN_OTHERS = 200  # words from which parts of compounds are drawn; if there are fewer, some are made
 SAMPLE_SIZE = 1_000  # pairs from which names, and the other parts of compounds, are taken
-_CODE = Hasher.hash_bytes([CODE.encode(), UNSPACED.encode(), Path(__file__).read_bytes()])
+_FILES = Path(__file__), Path(__file__).with_name("copied_numbers.py")
+_CODE = Hasher.hash_bytes([CODE.encode(), UNSPACED.encode(), *(file.read_bytes() for file in _FILES)])
 
 
 def add_compounds(
@@ -59,8 +68,9 @@ def add_compounds(
     num_proc: int | None = None,
 ) -> Pairs:
     """Augments this share of the pairs: one or two of the words and identifiers of `find_copied` get another shape,
-    wherever source and target have them; or a name of two words loses one of them. With the same pairs and tokenizer,
-    a pair always changes in the same way.
+    wherever source and target have them, or a name of two words loses one of them. Where the target copies phrases and
+    numbers, half of the pairs have a word more in a phrase, and half a number of another shape. With the same pairs
+    and tokenizer, a pair always changes in the same way.
 
     Pairs with facts or features do not change, nor do those of the segmenters `whitespace`, `jieba` and `fugashi`. A
     pair also stays as it is if its source would be truncated, its target would exceed the limit, or more of the target
@@ -76,24 +86,15 @@ def add_compounds(
     columns = pairs.column_names or list(next(iter(pairs)))
     if not share or tokenizer.segmenter not in ("char", *CHAINED) or {"facts", "features"} & {*columns}:
         return pairs
-    sample = list(spread(pairs, SAMPLE_SIZE))
-    names = find_names(sample, tokenizer)
-    copied = {word for row in sample for word in find_copied(row["text"], row["summary"], tokenizer, names)}
-    words = {word for word in copied if not IDENTIFIER.fullmatch(word)}
-    others = _list_others(words, words - names if tokenizer.segmenter in CHAINED else words)
+    found = _find_changes(list(spread(pairs, SAMPLE_SIZE)), tokenizer)
+    if found is None:
+        return pairs
 
     def augment(text: str, target: str) -> tuple[str, str]:
         random = Random(text)
         if random.random() >= share:
             return text, target
-        candidates = find_copied(text, target, tokenizer, names)
-        drawn = random.sample(candidates, min(len(candidates), random.randint(1, MAX_COMPOUNDS)))
-        if not drawn:
-            return text, target
-        parts = {word: _draw_parts(word, word in names, others, random) for word in drawn}
-        is_shortened = random.random() < SHORTENED
-        shorter = shorten_name(text, target, drawn[0], candidates, random) if is_shortened else None
-        changed = shorter or _change_pair(text, target, parts, tokenizer)
+        changed = found.change(text, target, random)
         return changed if _is_as_easy(changed, (text, target), tokenizer, max_target_length) else (text, target)
 
     def change(rows: Mapping[str, list[str]], code: str) -> dict[str, list[str]]:
@@ -103,7 +104,72 @@ def add_compounds(
     options: dict[str, Any] = (
         {} if isinstance(pairs, IterableDataset) else {"num_proc": num_proc, "desc": "Augmenting"}
     )
-    return pairs.map(change, batched=True, fn_kwargs={"code": _CODE}, **options) if copied else pairs
+    return pairs.map(change, batched=True, fn_kwargs={"code": _CODE}, **options)
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What changes, and what takes its place.
+
+    Attributes:
+        tokenizer: see `add_compounds`.
+        names: of `find_names`.
+        number_shapes: of `find_number_shapes`.
+        others: words that are the other parts of compounds.
+        small_words: of the sources, those that are not capitalised.
+    """
+
+    tokenizer: CopyNetTokenizer
+    names: set[str]
+    number_shapes: set[str]
+    others: list[str]
+    small_words: list[str]
+
+    def change(self, text: str, target: str, random: Random) -> tuple[str, str]:
+        """Both texts with other shapes of what the target copies."""
+        if random.random() < RENUMBERED:
+            text, target = self._change_number(text, target, random)
+        if random.random() < LENGTHENED:
+            text, target = self._lengthen_phrase(text, target, random)
+        candidates = find_copied(text, target, self.tokenizer, self.names)
+        drawn = random.sample(candidates, min(len(candidates), random.randint(1, MAX_COMPOUNDS)))
+        if not drawn:
+            return text, target
+        parts = {word: _draw_parts(word, word in self.names, self.others, random) for word in drawn}
+        is_shortened = random.random() < SHORTENED
+        shorter = shorten_name(text, target, drawn[0], candidates, random) if is_shortened else None
+        return shorter or _change_pair(text, target, parts, self.tokenizer)
+
+    def _change_number(self, text: str, target: str, random: Random) -> tuple[str, str]:
+        if not (numbers := find_numbers(text, target, self.number_shapes)):
+            return text, target
+        number = random.choice(numbers)
+        other = reshape_number(number, random)
+        return replace_number(text, number, other), replace_number(target, number, other)
+
+    def _lengthen_phrase(self, text: str, target: str, random: Random) -> tuple[str, str]:
+        """With a word more between the two words of a phrase: one of the others, or one that is not capitalised. The
+        source does not have it, as the target may copy another mention of it."""
+        phrases, words = find_phrases(text, target), random.choice((self.others, self.small_words))
+        drawn, lower = random.choices(words, k=MAX_DRAWS) if words else [], text.lower()
+        word = next((each for each in drawn if each.lower() not in lower), None)
+        if not phrases or word is None:
+            return text, target
+        first, second = (phrase := random.choice(phrases)).split(" ")
+        longer = f"{first} {word.lower() if second.islower() else word} {second}"
+        return _replace_phrase(text, phrase, longer), _replace_phrase(target, phrase, longer)
+
+
+def _find_changes(sample: Sequence[Row], tokenizer: CopyNetTokenizer) -> _Changes | None:
+    """What changes in pairs such as these; None: nothing does."""
+    names, shapes = find_names(sample, tokenizer), find_number_shapes(sample)
+    copied = {word for row in sample for word in find_copied(row["text"], row["summary"], tokenizer, names)}
+    if not (copied or shapes or any(find_phrases(row["text"], row["summary"]) for row in sample)):
+        return None
+    words = {word for word in copied if not IDENTIFIER.fullmatch(word)}
+    others = _list_others(words, words - names if tokenizer.segmenter in CHAINED else words)
+    in_sources = {word for row in sample for word in re.findall(r"(?<!\w)[^\W\d_]+(?!\w)", row["text"])}
+    return _Changes(tokenizer, names, shapes, others, sorted(word for word in in_sources if not word[0].isupper()))
 
 
 def take_compounds(pairs: Dataset, tokenizer: CopyNetTokenizer, size: int, *limits: int | None) -> Dataset | None:
@@ -210,6 +276,16 @@ def _change_pair(
     text, target = _replace(text, in_source, tokenizer), _replace(target, in_target, tokenizer)
     text, target = (IDENTIFIER.sub(lambda match: identifiers.get(match[0], match[0]), each) for each in (text, target))
     return text, target
+
+
+def find_phrases(text: str, target: str) -> list[str]:
+    """Two neighbouring words that both texts have, once each: what the target copies goes on behind the first."""
+    in_text, in_target = (Counter(map(" ".join, _PHRASE.findall(each))) for each in (text, target))
+    return [phrase for phrase, count in in_target.items() if count == in_text[phrase] == 1]
+
+
+def _replace_phrase(text: str, phrase: str, longer: str) -> str:
+    return re.sub(rf"{_FREE_START}{phrase}{_FREE_END}", longer, text)
 
 
 def shorten_name(text: str, target: str, first: str, words: Collection[str], random: Random) -> tuple[str, str] | None:

@@ -320,15 +320,16 @@ def _is_as_easy(
 
 
 def _draw_parts(word: str, is_name: bool, others: Sequence[str], random: Random) -> Sequence[str]:
-    """The parts of a compound, with the marks between them: Miller-Novak, O'Miller, Miller/No, N. Miller, or Miller no
-    Novak, as in Ana de Souza. Half of the names are replaced by another word or its initial. An identifier is one
-    part."""
+    """The parts of a compound, with the marks between them: Miller-Novak, Miller Novak, O'Miller, Miller/No, N.
+    Miller, or Miller no Novak, as in Ana de Souza. Half of the names are replaced by another word or its initial. An
+    identifier is one part."""
     if IDENTIFIER.fullmatch(word):
         return [_reshape_identifier(word, random)]
     other, mark = random.choice(others or [word]), random.choice(JOINING_MARKS)
     parts = random.choice(
         (
             [word, mark, other],
+            [word, " ", other],
             [other[: random.randint(1, 2)], mark, word],
             [word, mark, other[: random.randint(1, 3)]],
             [other[:1], ". ", word],

@@ -15,7 +15,7 @@ from datasets import Dataset
 from helpers import POINTER, SIZES, byte_level_tokenizer, tiny_model, tiny_tokenizer
 from transformers import GenerationConfig, PreTrainedTokenizerFast
 
-from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer, copies_html
+from copynet_hf import CopyNetForConditionalGeneration, CopyNetPredictor, CopyNetTokenizer, copies_html
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.inference.predictor import predict_in_batches
 from copynet_hf.model.prediction import Prediction, predict
@@ -250,3 +250,11 @@ def test_source_words_are_those_of_the_text_and_not_the_tokens() -> None:
     assert output.source_words == words
     page = copies_html(text, asdict(output))
     assert f'<p data-name="source">{text}</p>' in re.sub("</?span[^>]*>", "", page)
+
+
+@pytest.mark.parametrize("name", ["num_beams", "min_confidence", "text_column", "max_new_tokens"])
+def test_a_misspelled_argument_is_refused_before_the_model_is_loaded(name: str) -> None:
+    right: dict[str, Any] = {"batch_size": 4, "trace": False, "forbid_unk": False, "streamer": None}
+    CopyNetPredictor("no-such-folder", **right)
+    with pytest.raises(TypeError, match=f"{name[:-1]} is not an argument; did you mean {name}\\?"):
+        CopyNetPredictor("no-such-folder", **right, **{name[:-1]: 2})

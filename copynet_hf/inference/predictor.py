@@ -6,12 +6,14 @@ import copy
 import os
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, overload
 
 import numpy as np
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
-from transformers import PreTrainedTokenizerBase
+from transformers import GenerationConfig, GenerationMixin, PreTrainedTokenizerBase
 
 from ..data.columns import find_column, match_column
 from ..data.features import resemble_facts, split_features
@@ -51,6 +53,9 @@ class CopyNetPredictor:
         with_origins: whether it also adds the score of the prediction, its words and where they were copied from.
         decoding: arguments of `predict_in_batches`, `predict` and `generate()`, such as `batch_size`, `num_beams`
             and `max_new_tokens`.
+
+    Raises:
+        TypeError: an argument is misspelled.
     """
 
     def __init__(
@@ -88,6 +93,7 @@ class CopyNetPredictor:
             raise ValueError(f"output_format is {output_format!r}: use {' or '.join(OUTPUT_FORMATS)}")
         if not prediction_column:
             raise ValueError("prediction_column is empty: pass the name of the column of outputs")
+        _refuse_misspelled(decoding)
         self.output_format, self.min_confidence = output_format, min_confidence
         self.with_origins, self.decoding = with_origins, decoding
         self._loaded: tuple[int, CopyModel, PreTrainedTokenizerBase] | None = None
@@ -245,6 +251,15 @@ class CopyNetPredictor:
         if list(columns).count(column) > 1:
             raise ValueError(f"there are two columns {column!r}: rename one")
         return column
+
+
+def _refuse_misspelled(decoding: Collection[str]) -> None:
+    """Raises a TypeError for a name that is nearly that of an argument. Any other may be one of the model's."""
+    callables = (CopyNetPredictor, predict_in_batches, predict, GenerationMixin.generate)
+    known = {*vars(GenerationConfig()), *(name for each in callables for name in signature(each).parameters)}
+    for name in set(decoding) - known:
+        for nearest in get_close_matches(name, known, 1, 0.85):
+            raise TypeError(f"{name} is not an argument; did you mean {nearest}?")
 
 
 def _list_values(column: Any) -> list[object]:

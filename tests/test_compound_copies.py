@@ -449,7 +449,9 @@ def test_validation_compounds_are_pairs_that_change() -> None:
     assert take_compounds(pairs.select([40]), tokenizer, 9, None) is None
 
 
-def test_an_evaluation_without_a_mistake_says_how_many_augmented_pairs_are_right(tmp_path: Path) -> None:
+def test_an_evaluation_says_how_many_augmented_pairs_are_right_if_no_earlier_one_had_more_right_targets(
+    tmp_path: Path,
+) -> None:
     """Of a model that has learned to copy names of one word, with and without the augmentation."""
     pairs = Dataset.from_list([{"text": row["text"], "summary": row["text"].split()[1]} for row in calls(200)])
     tokenizer = train(pairs)
@@ -459,16 +461,19 @@ def test_an_evaluation_without_a_mistake_says_how_many_augmented_pairs_are_right
         args = Seq2SeqTrainingArguments(
             str(tmp_path / str(share)), use_cpu=True, report_to="none", learning_rate=0.02, num_train_epochs=8, seed=1
         )
-        splits = {"train": pairs, "validation": pairs.select(range(30))}
+        wrong = {"text": "Call Nobody from Ulm", "summary": "Ulm"}  # never learned: other pairs have the second word
+        splits = {"train": pairs, "validation": Dataset.from_list([*pairs.select(range(29)), wrong])}
         trainer = CopyNetTrainer(
             CopyNetForConditionalGeneration(config), tokenizer, splits, args, TrainArguments(compound_copies=share)
         )
         trainer.train()
         metrics = trainer.evaluate()
-        assert metrics["eval_sequence_accuracy"] == 100.0
+        assert metrics["eval_sequence_accuracy"] == pytest.approx(100 * 29 / 30)
         shares.append(metrics.get("eval_compound_accuracy"))
     assert shares[0] is None
     assert shares[1] > 50
+    trainer.state.log_history.append({"eval_sequence_accuracy": 97.0, "step": trainer.state.global_step})
+    assert "eval_compound_accuracy" not in trainer.evaluate()
 
 
 @pytest.mark.parametrize("lengths", [[1] * 400, [*range(1, 201), *range(201, 401)]])

@@ -138,6 +138,7 @@ def test_a_damaged_calibration_is_refused(value):
         CopyNetConfig(calibration=value)
 
 
-def test_a_threshold_beyond_0_and_1_is_refused():
-    with pytest.raises(ValueError, match="min_confidence is 2"):
-        predict(tiny_model(), tiny_tokenizer(), ["alpha"], min_confidence=2.0)
+@pytest.mark.parametrize("threshold", [2.0, math.nan, "0.9"])
+def test_a_threshold_other_than_a_number_between_0_and_1_is_refused(threshold):
+    with pytest.raises(ValueError, match=f"min_confidence is {threshold!r}: use a number between 0 and 1"):
+        predict(tiny_model(), tiny_tokenizer(), ["alpha"], min_confidence=threshold)

@@ -158,7 +158,7 @@ def test_assisted_decoding_gives_the_greedy_output(changes):
 @pytest.mark.parametrize("beams", [0, -1, "4"])
 def test_fewer_beams_than_one_are_refused(beams):
     model, ids = tiny_model(), torch.tensor([SOURCES[0]])
-    message = f"num_beams is {beams!r}: use 1 or more"
+    message = f"num_beams is {beams!r}: use a whole number, 1 or more"
     for options in ({"num_beams": beams}, {"generation_config": GenerationConfig(num_beams=beams)}):
         with pytest.raises(ValueError, match=message):
             model.generate(input_ids=ids, **options)

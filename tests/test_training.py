@@ -22,7 +22,7 @@ from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.prediction import predict
 from copynet_hf.model.vocabularies import check_tokenizer
 from copynet_hf.saved.loading import load_model
-from copynet_hf.training.callbacks import EarlyEnd, TimeLimit, find_end, has_lower_loss
+from copynet_hf.training.callbacks import EarlyEnd, TimeLimit, find_end, is_better_tie
 from copynet_hf.training.dataset import choose_max_target_length, encode_pairs
 from copynet_hf.training.defaults import build_training_arguments
 from copynet_hf.training.model_setup import build_config
@@ -248,16 +248,19 @@ def test_a_training_ends_when_all_targets_were_right_three_times(ended: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("metric", "accuracy", "loss", "is_better"),
+    ("metric", "accuracy", "compounds", "loss", "is_better"),
     [
-        ("mean_accuracy", 99.5, 0.1, True),
-        ("mean_accuracy", 99.5, 0.3, False),
-        ("mean_accuracy", 99.0, 0.1, False),
-        ("loss", 99.5, 0.1, False),  # the Trainer compares it
+        ("mean_accuracy", 99.5, None, 0.1, False),
+        ("mean_accuracy", 99.5, 80.0, 0.1, True),
+        ("mean_accuracy", 99.5, 80.0, 0.3, False),
+        ("mean_accuracy", 99.5, 81.0, 0.3, True),
+        ("mean_accuracy", 99.5, 79.0, 0.1, False),
+        ("mean_accuracy", 99.0, 81.0, 0.1, False),
+        ("loss", 99.5, 81.0, 0.1, False),  # the Trainer compares it
     ],
 )
-def test_of_checkpoints_with_one_accuracy_the_one_with_the_lowest_loss_is_kept(
-    metric: str, accuracy: float, loss: float, is_better: bool, tmp_path: Path
+def test_of_checkpoints_with_one_accuracy_that_of_most_compounds_and_then_of_the_lowest_loss_is_kept(
+    metric: str, accuracy: float, compounds: float | None, loss: float, is_better: bool, tmp_path: Path
 ) -> None:
     args = Seq2SeqTrainingArguments(
         str(tmp_path),
@@ -267,14 +270,20 @@ def test_of_checkpoints_with_one_accuracy_the_one_with_the_lowest_loss_is_kept(
         metric_for_best_model=metric,
     )
     logs = [{"step": step, "eval_loss": 0.2 + 0.1 * (step < 20), "eval_mean_accuracy": 99.5} for step in (10, 20)]
+    logs[1]["eval_compound_accuracy"] = 80.0
     state = TrainerState(log_history=[*logs, {"step": 20, "loss": 0.1}], best_metric=99.5, best_global_step=20)
     state.best_model_checkpoint = "model/checkpoint-20"
-    assert has_lower_loss(args, state, {"eval_mean_accuracy": accuracy, "eval_loss": loss}) is is_better
+    scores = {"eval_mean_accuracy": accuracy, "eval_loss": loss}
+    scores |= {} if compounds is None else {"eval_compound_accuracy": compounds}
+    assert is_better_tie(args, state, scores) is is_better
     state.best_model_checkpoint = "model/checkpoint-10"  # that of step 20 was not saved
-    assert has_lower_loss(args, state, {"eval_mean_accuracy": accuracy, "eval_loss": loss}) is (
-        metric == "mean_accuracy" and accuracy == 99.5
-    )
-    assert not has_lower_loss(args, TrainerState(), {"eval_mean_accuracy": accuracy, "eval_loss": loss})
+    assert is_better_tie(args, state, scores) is (metric == "mean_accuracy" and accuracy == 99.5)
+    assert not is_better_tie(args, TrainerState(), scores)
+    state.best_model_checkpoint = "model/checkpoint-20"
+    del logs[1]["eval_compound_accuracy"]  # as without the augmentation
+    no_compounds = {"eval_mean_accuracy": 99.5, "eval_loss": 0.1}
+    assert is_better_tie(args, state, no_compounds) is (metric == "mean_accuracy")
+    assert not is_better_tie(args, state, no_compounds | {"eval_loss": 0.3})
 
 
 def test_only_a_checkpoint_that_was_saved_is_kept(easy: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
@@ -379,6 +388,18 @@ def test_neither_accuracy_has_risen_nor_the_loss_fallen_for_a_quarter_of_the_tra
             reason = f"neither mean_accuracy nor the loss has been better since step {best}"
             assert find_end(args, state, patience=None) == reason
     assert found == end
+
+
+def test_a_flat_training_goes_on_while_more_of_the_augmented_pairs_are_learned() -> None:
+    args, state = selecting_by("mean_accuracy"), TrainerState(max_steps=20)
+    for state.global_step in range(1, 21):
+        scores = {"eval_mean_accuracy": 90.0, "eval_loss": 0.1, "eval_compound_accuracy": min(state.global_step, 12)}
+        state.log_history.append({**scores, "step": state.global_step})
+        reason = find_end(args, state, patience=None)
+        if reason:
+            break
+    assert state.global_step == 17  # flat for a quarter: five of twenty
+    assert reason == "neither mean_accuracy, compound_accuracy nor the loss has been better since step 12"
 
 
 def test_no_training_ends_between_two_evaluations() -> None:

@@ -278,7 +278,7 @@ class CopyNetGenerationMixin(_Base):
         prepared, model_kwargs = library._prepare_generation_config(generation_config, **kwargs)
         beams = 1 if prepared.num_beams is None else prepared.num_beams
         if not isinstance(beams, Integral) or beams < 1:
-            raise ValueError(f"num_beams is {beams!r}: use 1 or more")
+            raise ValueError(f"num_beams is {beams!r}: use a whole number, 1 or more")
         prepared.copied_only = copied_only  # of this call: no model brings it along
         if lengths == {"max_length"}:
             prepared.max_new_tokens = None  # that of the model, which the library prefers

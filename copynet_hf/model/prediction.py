@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
+from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -152,8 +153,8 @@ def predict(
     """
     if isinstance(texts, str):
         raise TypeError(f"texts is one text, {texts[:40]!r}: pass a list of texts")
-    if min_confidence is not None and not 0 <= min_confidence <= 1:
-        raise ValueError(f"min_confidence is {min_confidence:g}: use a number between 0 and 1")
+    if min_confidence is not None and not (isinstance(min_confidence, Real) and 0 <= min_confidence <= 1):
+        raise ValueError(f"min_confidence is {min_confidence!r}: use a number between 0 and 1")
     calibration, trace = read_calibration(model.config), trace or min_confidence is not None
     if not texts:
         return []

@@ -85,7 +85,7 @@ def check_no_lfs_pointer(path: Path) -> None:
 def read_export(path: Path) -> dict[str, object]:
     """The JSON object of a file of an exported model; raises ValueError if it is missing or holds something else."""
     if (content := read_json(path)) is None:
-        raise ValueError(f"{path} is missing: pass a folder that copynet-hf export wrote")
+        raise ValueError(f"{path} is missing: pass a folder that copynet-hf export wrote, with --target onnx")
     return content
 
 

@@ -87,7 +87,8 @@ def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: object
     folder = Path(name)
     if any(folder.glob("*.onnx")) and not any(folder.glob("*.safetensors*")):
         raise ValueError(
-            f"{name} holds ONNX graphs: use backend='onnx' (--backend onnx) or pass the model they were exported from"
+            f"{name} holds ONNX graphs: use backend='onnx' (--backend onnx), where there is a choice, "
+            "or pass the model they were exported from"
         )
     contents = {file: read_json(folder / file) for file in MODEL_FILES}
     check_generation_config(contents[GENERATION_FILE] or {}, folder / GENERATION_FILE)

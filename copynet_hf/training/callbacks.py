@@ -70,10 +70,10 @@ class LogTable(TrainerCallback):
             log_line("step %s of %s: %s", f"{state.global_step:,}", f"{state.max_steps:,}", values)
 
     def _log_row(self, cells: dict[str, str]) -> None:
-        if cells.keys() != self._widths.keys():
-            self._widths = {name: max(len(name), 6) for name in cells}
+        if not cells.keys() <= self._widths.keys():
+            self._widths |= {name: max(len(name), 6) for name in cells}
             log_line("%s", "  ".join(name.rjust(width) for name, width in self._widths.items()))
-        log_line("%s", "  ".join(cell.rjust(self._widths[name]) for name, cell in cells.items()))
+        log_line("%s", "  ".join(cells.get(name, "").rjust(width) for name, width in self._widths.items()).rstrip())
 
 
 def _format(values: Mapping[str, float | None]) -> dict[str, str]:
@@ -124,10 +124,10 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
     All validation targets were right in three evaluations or more, the last of them 150 updates or more after the
-    first, and the accuracy on augmented pairs has not risen in the last three; the Trainer keeps the one with the
-    lowest loss. Or, in the second half, neither has the accuracy that selects the checkpoint risen for a quarter of
-    the updates and for five evaluations, nor the loss fallen: a model may improve for a long time before more targets
-    are right to the last word. Counted in the log of the run, which a resumed run continues.
+    first, and the accuracy on augmented pairs has not risen in the last three. Or, in the second half, neither has the
+    accuracy that selects the checkpoint risen for a quarter of the updates and for five evaluations, nor that on
+    augmented pairs, nor the loss fallen: a model may improve for a long time before more targets are right to the last
+    word. Counted in the log of the run, which a resumed run continues.
 
     Args:
         patience: replaces the second rule by a number of evaluations without a better score, counted from the start
@@ -148,11 +148,13 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     if patience is not None:
         is_over = 0 < patience <= _count_after(best_step, scores)
         return f"{name} has not been better since step {best_step}" if is_over else None
-    best_step = max(best_step, _find_highest([(-loss, step) for loss, step in _list_scores(state, "loss")]))
+    lowest_loss = _find_highest([(-loss, step) for loss, step in _list_scores(state, "loss")])
+    best_step = max(best_step, _find_highest(compounds), lowest_loss)
     step = scores[-1][1]  # so that nothing ends between two evaluations, when an epoch begins
     is_flat = _count_after(best_step, scores) >= NUM_FLAT and step - best_step >= FLAT_SHARE * state.max_steps
     is_over = is_accuracy and is_flat and step >= EARLIEST_END * state.max_steps
-    return f"neither {name} nor the loss has been better since step {best_step}" if is_over else None
+    others = ", compound_accuracy" if compounds else ""
+    return f"neither {name}{others} nor the loss has been better since step {best_step}" if is_over else None
 
 
 def _list_scores(state: TrainerState, name: str) -> list[tuple[float, int]]:
@@ -170,16 +172,22 @@ def _count_after(first: int, scores: list[tuple[float, int]]) -> int:
     return sum(step > first for _, step in scores)
 
 
-def has_lower_loss(args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float]) -> bool:
-    """Whether an evaluation ties with the best accuracy so far, at a lower loss, or where that has no checkpoint. Ties
-    are common: of a few validation targets, all are soon right, or the same ones stay wrong, while the model still
-    improves."""
-    accuracy, loss = metrics.get(f"eval_{_selecting_accuracy(args)}"), metrics.get("eval_loss")
-    losses = {step: loss for loss, step in _list_scores(state, "loss")}
-    best = losses.get(state.best_global_step or 0)
-    if accuracy is None or accuracy != state.best_metric or loss is None or best is None:
+def is_better_tie(args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float]) -> bool:
+    """Whether an evaluation ties with the best accuracy so far, and more augmented pairs are right, or as many at a
+    lower loss; or the best one has no checkpoint. Ties are common: of a few validation targets, all are soon right, or
+    the same ones stay wrong, while the model still improves."""
+    accuracy = metrics.get(f"eval_{_selecting_accuracy(args)}")
+    best = state.best_global_step or 0
+    if accuracy is None or accuracy != state.best_metric or "eval_loss" not in metrics:
         return False
-    return loss < best or find_kept_step(state) != state.best_global_step
+    evaluations = {logs["step"]: logs for logs in state.log_history if "eval_loss" in logs}
+    if best not in evaluations:
+        return False
+    return _rank_tie(metrics) > _rank_tie(evaluations[best]) or find_kept_step(state) != best
+
+
+def _rank_tie(metrics: Mapping[str, float]) -> tuple[float, float]:
+    return metrics.get("eval_compound_accuracy", 0.0), -metrics["eval_loss"]
 
 
 def find_kept_step(state: TrainerState) -> int | None:

@@ -270,7 +270,7 @@ def test_inputs_that_are_no_texts_are_named(folders: Folders, inputs: Any, messa
     ("folder", "options", "message"),
     [
         ("torch", {"backend": "onnx"}, r"run copynet-hf export --model .*torch --output_dir torch-onnx, and use"),
-        ("onnx", {}, "holds ONNX graphs: use backend='onnx' .--backend onnx., where there is a choice, or pass"),
+        ("onnx", {}, "holds ONNX graphs: use backend='onnx' .--backend onnx., if the command has it, or pass"),
         ("torch", {"backend": "jax"}, "the backend is 'jax': use torch or onnx"),
         ("onnx", {"backend": "onnx", "bf16": True}, "bf16 is for the backend torch"),
         ("onnx", {"backend": "onnx", "device": "cuda"}, "device is for the backend torch"),

@@ -474,6 +474,16 @@ def test_an_evaluation_says_how_many_augmented_pairs_are_right_if_no_earlier_one
     assert shares[1] > 50
     trainer.state.log_history.append({"eval_sequence_accuracy": 97.0, "step": trainer.state.global_step})
     assert "eval_compound_accuracy" not in trainer.evaluate()
+    trainer.state.log_history.clear()
+    hard = [{"text": row["text"], "summary": "Nobody"} for row in pairs.select(range(16))]
+    trainer = CopyNetTrainer(
+        trainer.copynet,
+        tokenizer,
+        splits | {"validation": Dataset.from_list([*pairs.select(range(14)), *hard])},
+        args,
+        TrainArguments(compound_copies=share),
+    )
+    assert "eval_compound_accuracy" not in trainer.evaluate()  # less than half are right
 
 
 @pytest.mark.parametrize("lengths", [[1] * 400, [*range(1, 201), *range(201, 401)]])

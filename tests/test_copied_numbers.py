@@ -9,7 +9,7 @@ import pytest
 
 from copynet_hf.training.copied_numbers import find_number_shapes, find_numbers, replace_number, reshape_number
 
-SHAPES = {"0", "0.0", "0:0", "0–0", "0 0", "0 0 0"}
+SHAPES = {"0", "0.0", "0:0", "0–0", "0 0", "0 0 0", "0 0 0 0"}
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,8 @@ SHAPES = {"0", "0.0", "0:0", "0–0", "0 0", "0 0 0"}
         ('port:80, "8"', '{"port":80,"n":"8"}', ["80", "8"]),
         ("on 5 May, 15:30", "5", ["5"]),
         ("on 5 May, 5:30", "5", []),  # either of the two
+        ("row 5", "5, 5:30", []),
+        ("call 66 649 89 74", "66 649 89 74", ["66 649 89 74"]),
         ("on 5 May and 5 June", "5", ["5"]),
         ("KA-48, A/48, 48-B, 48kg, x48", "KA-48, A/48, 48-B, 48kg, x48", []),  # in words and codes
         ("Room 48 of KA-48", "48", []),

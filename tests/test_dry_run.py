@@ -71,7 +71,7 @@ def test_a_training_says_the_same(arguments: dict, tmp_path: Path, caplog: pytes
     rows = [message for message in caplog.messages if re.fullmatch(r"( *[\d.e+-]+){8}", message)]
     assert [row.split()[0] for row in rows] == ["15", "30"]
     assert {len(row) for row in rows} == {len(header)}
-    # the highest accuracy, and of several such the lowest loss
+    # the highest accuracy, and of several such, without augmented pairs, the lowest loss
     best = max(map(str.split, rows), key=lambda row: (float(row[3]), -float(row[2])))
     assert caplog.messages[-1] == f"the checkpoint of step {best[0]} is kept"
 
@@ -82,6 +82,21 @@ def test_an_evaluation_without_a_training_loss_before_it_shows_none(caplog: pyte
     for logs in ({"loss": 0.5}, {"eval_loss": 0.4}, {"eval_loss": 0.3}):
         table.on_log(args, state, TrainerControl(), logs=logs)
     assert [message.split() for message in caplog.messages[1:]] == [["0", "0.5", "0.4"], ["0", "-", "0.3"]]
+
+
+def test_a_score_that_an_evaluation_lacks_is_a_blank_in_the_table(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="copynet_hf")
+    table, args, state = LogTable(), TrainingArguments(eval_strategy="steps", eval_steps=1), TrainerState()
+    for logs in (
+        {"eval_loss": 0.4},
+        {"eval_loss": 0.3, "eval_x": 5.0},
+        {"eval_loss": 0.2},
+        {"eval_loss": 0.1, "eval_x": 6.0},
+    ):
+        table.on_log(args, state, TrainerControl(), logs=logs)
+    rows = [["step", "loss", "eval_loss"], ["0", "-", "0.4"], ["step", "loss", "eval_loss", "x"]]
+    rows += [["0", "-", "0.3", "5"], ["0", "-", "0.2"], ["0", "-", "0.1", "6"]]
+    assert [message.split() for message in caplog.messages] == rows
 
 
 @pytest.mark.parametrize("limit", [None, 1])

@@ -390,6 +390,15 @@ def test_neither_accuracy_has_risen_nor_the_loss_fallen_for_a_quarter_of_the_tra
     assert found == end
 
 
+def test_augmented_pairs_of_less_accurate_checkpoints_do_not_end_a_training() -> None:
+    args, state = selecting_by("mean_accuracy"), TrainerState(max_steps=3000)
+    for score, share in ((95.0, 60.0), (100.0, 40.0), (100.0, 48.0), (100.0, 56.0)):
+        state.global_step += 100
+        scores = {"eval_mean_accuracy": score, "eval_compound_accuracy": share}
+        state.log_history.append({**scores, "step": state.global_step})
+        assert find_end(args, state, patience=None) is None
+
+
 def test_a_flat_training_goes_on_while_more_of_the_augmented_pairs_are_learned() -> None:
     args, state = selecting_by("mean_accuracy"), TrainerState(max_steps=20)
     for state.global_step in range(1, 21):
@@ -399,7 +408,7 @@ def test_a_flat_training_goes_on_while_more_of_the_augmented_pairs_are_learned()
         if reason:
             break
     assert state.global_step == 17  # flat for a quarter: five of twenty
-    assert reason == "neither mean_accuracy, compound_accuracy nor the loss has been better since step 12"
+    assert reason == "neither mean_accuracy nor compound_accuracy nor the loss has been better since step 12"
 
 
 def test_no_training_ends_between_two_evaluations() -> None:

@@ -257,8 +257,9 @@ def _refuse_misspelled(decoding: Collection[str]) -> None:
     """Raises a TypeError for a name that is nearly that of an argument. Any other may be one of the model's."""
     callables = (CopyNetPredictor, predict_in_batches, predict, GenerationMixin.generate)
     known = {*vars(GenerationConfig()), *(name for each in callables for name in signature(each).parameters)}
+    own = {"self", "name", "model", "tokenizer", "texts", "inputs", "options", "generation", "kwargs", "decoding"}
     for name in set(decoding) - known:
-        for nearest in get_close_matches(name, known, 1, 0.85):
+        for nearest in get_close_matches(name, known - own, 1, 0.85):
             raise TypeError(f"{name} is not an argument; did you mean {nearest}?")
 
 

@@ -87,7 +87,7 @@ def load_copynet(name: str, *, trust_remote_code: bool = False, **kwargs: object
     folder = Path(name)
     if any(folder.glob("*.onnx")) and not any(folder.glob("*.safetensors*")):
         raise ValueError(
-            f"{name} holds ONNX graphs: use backend='onnx' (--backend onnx), where there is a choice, "
+            f"{name} holds ONNX graphs: use backend='onnx' (--backend onnx), if the command has it, "
             "or pass the model they were exported from"
         )
     contents = {file: read_json(folder / file) for file in MODEL_FILES}

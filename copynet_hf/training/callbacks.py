@@ -139,7 +139,9 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
         return None
     is_accuracy = _selecting_accuracy(args) is not None
     full = [step for score, step in scores if score == 100.0] if is_accuracy and scores[-1][0] == 100.0 else []
-    compounds = _list_scores(state, "compound_accuracy")
+    most = max(score for score, _ in scores)
+    kept = {step for score, step in scores if score == most or not is_accuracy}  # only these may be
+    compounds = [(score, step) for score, step in _list_scores(state, "compound_accuracy") if step in kept]
     are_learned = not compounds or _count_after(_find_highest(compounds), compounds) >= NUM_FULL
     if len(full) >= NUM_FULL and full[-1] - full[0] >= FULL_UPDATES and are_learned:
         return f"all validation targets were right in {len(full)} evaluations"
@@ -153,8 +155,8 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     step = scores[-1][1]  # so that nothing ends between two evaluations, when an epoch begins
     is_flat = _count_after(best_step, scores) >= NUM_FLAT and step - best_step >= FLAT_SHARE * state.max_steps
     is_over = is_accuracy and is_flat and step >= EARLIEST_END * state.max_steps
-    others = ", compound_accuracy" if compounds else ""
-    return f"neither {name}{others} nor the loss has been better since step {best_step}" if is_over else None
+    both = f"{name} nor compound_accuracy" if compounds else name
+    return f"neither {both} nor the loss has been better since step {best_step}" if is_over else None
 
 
 def _list_scores(state: TrainerState, name: str) -> list[tuple[float, int]]:

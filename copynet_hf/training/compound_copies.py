@@ -3,7 +3,7 @@
 New texts hold names, identifiers and phrases of other shapes than the training pairs: `Miller`, `KA-4711` and `damage
 to the gate` in these; `Miller-Novak`, `O'Miller`, `Anna Miller`, `KA-4711/22` and `damage to the old gate` later. A
 segmenter that cuts at punctuation splits these into several words, perhaps around a mark that no name has in training.
-A model that has only copied names of one word stops at the mark, or starts copying after it. Of numbers, see
+A model that has only copied names of one word stops at the mark, or starts copying after it. For numbers, see
 copied_numbers.py.
 """
 
@@ -150,8 +150,9 @@ class _Changes:
     def _lengthen_phrase(self, text: str, target: str, random: Random) -> tuple[str, str]:
         """With a word more between the two words of a phrase: one of the others, or one that is not capitalised. The
         source does not have it, as the target may copy another mention of it."""
-        phrases, words = find_phrases(text, target), random.choice((self.others, self.small_words))
-        drawn, lower = random.choices(words, k=MAX_DRAWS) if words else [], text.lower()
+        phrases, lower = find_phrases(text, target), text.lower()
+        words = random.choice([each for each in (self.others, self.small_words) if each] or [[""]])
+        drawn = random.choices(words, k=MAX_DRAWS)
         word = next((each for each in drawn if each.lower() not in lower), None)
         if not phrases or word is None:
             return text, target
@@ -168,8 +169,9 @@ def _find_changes(sample: Sequence[Row], tokenizer: CopyNetTokenizer) -> _Change
         return None
     words = {word for word in copied if not IDENTIFIER.fullmatch(word)}
     others = _list_others(words, words - names if tokenizer.segmenter in CHAINED else words)
-    in_sources = {word for row in sample for word in re.findall(r"(?<!\w)[^\W\d_]+(?!\w)", row["text"])}
-    return _Changes(tokenizer, names, shapes, others, sorted(word for word in in_sources if not word[0].isupper()))
+    in_sources = {word for row in sample for word in _get_segmenter(tokenizer).split(row["text"])}
+    small = sorted(word for word in in_sources if word[0].isalpha() and not word[0].isupper() and "_" not in word)
+    return _Changes(tokenizer, names, shapes, others, [word for word in small if not re.search(r"\d", word)])
 
 
 def take_compounds(pairs: Dataset, tokenizer: CopyNetTokenizer, size: int, *limits: int | None) -> Dataset | None:
@@ -279,7 +281,7 @@ def _change_pair(
 
 
 def find_phrases(text: str, target: str) -> list[str]:
-    """Two neighbouring words that both texts have, once each: what the target copies goes on behind the first."""
+    """Pairs of neighbouring words that are once in each text: the target copies across the space between them."""
     in_text, in_target = (Counter(map(" ".join, _PHRASE.findall(each))) for each in (text, target))
     return [phrase for phrase, count in in_target.items() if count == in_text[phrase] == 1]
 

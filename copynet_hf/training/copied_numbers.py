@@ -39,14 +39,16 @@ def find_number_shapes(pairs: Sequence[Row]) -> set[str]:
 def find_numbers(text: str, target: str, shapes: Collection[str]) -> list[str]:
     """The numbers of these shapes that the target copies, if neither text has them within other numbers. None is a
     whole number of more digits than a year: these are identifiers."""
-    return [
-        number
-        for number in dict.fromkeys(NUMBER.findall(target))
-        if not (number.isdigit() and len(number) > MAX_DIGITS)
-        and _get_shape(number) in shapes
-        and _is_alone(number, text)
-        and _is_alone(number, target)
-    ]
+    texts = [(each, _count_numbers(each), Counter(re.findall(r"\d+", each))) for each in (text, target)]
+
+    def is_alone(number: str) -> bool:
+        return all(
+            0 < numbers[number] == (digits[number] if number.isdigit() else each.count(number))
+            for each, numbers, digits in texts
+        )
+
+    found = (number for number in dict.fromkeys(NUMBER.findall(target)) if _get_shape(number) in shapes)
+    return [each for each in found if not (each.isdigit() and len(each) > MAX_DIGITS) and is_alone(each)]
 
 
 def replace_number(text: str, number: str, other: str) -> str:
@@ -79,12 +81,6 @@ def reshape_number(number: str, random: Random) -> str:
 
 def _get_shape(number: str) -> str:
     return re.sub(r"\d+", "0", number)
-
-
-def _is_alone(number: str, text: str) -> bool:
-    """Whether the text has the number, and nowhere within another."""
-    everywhere = re.findall(r"\d+", text).count(number) if number.isdigit() else text.count(number)
-    return 0 < _count_numbers(text)[number] == everywhere
 
 
 def _count_numbers(text: str) -> Counter[str]:

@@ -123,16 +123,16 @@ def test_generate_answers_a_slow_pipe_line_by_line_until_it_is_interrupted(model
 
 
 @pytest.mark.parametrize(
-    ("argv", "code"),
-    [(["train", "--help"], 0), (["help"], 141), (["--help"], 141)],  # argparse ignores it, if it has more to write
+    ("argv", "codes"),
+    [(["train", "--help"], {0, 141}), (["help"], {141}), (["--help"], {141})],
 )
-def test_a_closed_pipe_ends_the_command_silently(argv: list[str], code: int) -> None:
+def test_a_closed_pipe_ends_the_command_silently(argv: list[str], codes: set[int]) -> None:
+    """argparse ignores a closed pipe, unless its text waits in a buffer that is flushed later."""
     end, writer = os.pipe()
     os.close(end)
-    narrow = {**os.environ, "COLUMNS": "80"}  # in wide lines the help fits into the buffer, which is flushed later
-    done = subprocess.run(command(*argv), stdout=writer, stderr=subprocess.PIPE, text=True, env=narrow)
+    done = subprocess.run(command(*argv), stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
-    assert done.returncode == code
+    assert done.returncode in codes
     assert "Error" not in done.stderr
     assert "copynet-hf" not in done.stderr
 

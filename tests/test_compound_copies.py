@@ -461,7 +461,7 @@ def test_an_evaluation_says_how_many_augmented_pairs_are_right_if_no_earlier_one
         args = Seq2SeqTrainingArguments(
             str(tmp_path / str(share)), use_cpu=True, report_to="none", learning_rate=0.02, num_train_epochs=8, seed=1
         )
-        wrong = {"text": "Call Nobody from Ulm", "summary": "Ulm"}  # never learned: other pairs have the second word
+        wrong = {"text": "Call Nobody from Ulm", "summary": "Ulm"}  # other targets are second words
         splits = {"train": pairs, "validation": Dataset.from_list([*pairs.select(range(29)), wrong])}
         trainer = CopyNetTrainer(
             CopyNetForConditionalGeneration(config), tokenizer, splits, args, TrainArguments(compound_copies=share)
@@ -474,16 +474,16 @@ def test_an_evaluation_says_how_many_augmented_pairs_are_right_if_no_earlier_one
     assert shares[1] > 50
     trainer.state.log_history.append({"eval_sequence_accuracy": 97.0, "step": trainer.state.global_step})
     assert "eval_compound_accuracy" not in trainer.evaluate()
-    trainer.state.log_history.clear()
-    hard = [{"text": row["text"], "summary": "Nobody"} for row in pairs.select(range(16))]
-    trainer = CopyNetTrainer(
-        trainer.copynet,
-        tokenizer,
-        splits | {"validation": Dataset.from_list([*pairs.select(range(14)), *hard])},
-        args,
-        TrainArguments(compound_copies=share),
-    )
-    assert "eval_compound_accuracy" not in trainer.evaluate()  # less than half are right
+
+    def evaluate(*validation: dict[str, str]) -> dict[str, float]:
+        splits = {"train": pairs, "validation": Dataset.from_list([*validation])}
+        again = CopyNetTrainer(trainer.copynet, tokenizer, splits, args, TrainArguments(compound_copies=share))
+        return again.evaluate()
+
+    metrics = evaluate(*pairs.select(range(29)))
+    assert metrics["eval_sequence_accuracy"] == 100.0
+    assert metrics["eval_compound_accuracy"] > 50
+    assert "eval_compound_accuracy" not in evaluate(*pairs.select(range(14)), *[wrong] * 16)  # fewer than half right
 
 
 @pytest.mark.parametrize("lengths", [[1] * 400, [*range(1, 201), *range(201, 401)]])

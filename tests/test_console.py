@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -122,17 +123,30 @@ def test_generate_answers_a_slow_pipe_line_by_line_until_it_is_interrupted(model
 # ---- standard output
 
 
+def argparse_ignores_errors() -> bool:
+    """Whether this Python's argparse does where it writes its help: that of 3.11.7 does, that of 3.11.2 does not."""
+
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    try:
+        ArgumentParser().print_help(Closed())
+    except BrokenPipeError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
-    ("argv", "codes"),
-    [(["train", "--help"], {0, 141}), (["help"], {141}), (["--help"], {141})],
+    ("argv", "code"),
+    [(["train", "--help"], 0 if argparse_ignores_errors() else 141), (["help"], 141), (["--help"], 141)],
 )
-def test_a_closed_pipe_ends_the_command_silently(argv: list[str], codes: set[int]) -> None:
-    """argparse ignores a closed pipe, unless its text waits in a buffer that is flushed later."""
+def test_a_closed_pipe_ends_the_command_silently(argv: list[str], code: int) -> None:
     end, writer = os.pipe()
     os.close(end)
     done = subprocess.run(command(*argv), stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
-    assert done.returncode in codes
+    assert done.returncode == code
     assert "Error" not in done.stderr
     assert "copynet-hf" not in done.stderr
 

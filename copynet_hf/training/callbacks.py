@@ -134,14 +134,14 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
             and whatever the metric; 0: there is no second rule; None: it is the one above.
     """
     name = (args.metric_for_best_model or "").removeprefix("eval_")
-    scores = _list_scores(state, name)
+    scores = list_scores(state, name)
     if not scores or not args.load_best_model_at_end or state.global_step >= state.max_steps:
         return None
     is_accuracy = _selecting_accuracy(args) is not None
     full = [step for score, step in scores if score == 100.0] if is_accuracy and scores[-1][0] == 100.0 else []
-    most = max(score for score, _ in scores)
-    kept = {step for score, step in scores if score == most or not is_accuracy}  # only these may be
-    compounds = [(score, step) for score, step in _list_scores(state, "compound_accuracy") if step in kept]
+    highest = max(score for score, _ in scores)
+    tied = {step for score, step in scores if score == highest or not is_accuracy}  # one of these is kept
+    compounds = [(score, step) for score, step in list_scores(state, "compound_accuracy") if step in tied]
     are_learned = not compounds or _count_after(_find_highest(compounds), compounds) >= NUM_FULL
     if len(full) >= NUM_FULL and full[-1] - full[0] >= FULL_UPDATES and are_learned:
         return f"all validation targets were right in {len(full)} evaluations"
@@ -150,7 +150,7 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     if patience is not None:
         is_over = 0 < patience <= _count_after(best_step, scores)
         return f"{name} has not been better since step {best_step}" if is_over else None
-    lowest_loss = _find_highest([(-loss, step) for loss, step in _list_scores(state, "loss")])
+    lowest_loss = _find_highest([(-loss, step) for loss, step in list_scores(state, "loss")])
     best_step = max(best_step, _find_highest(compounds), lowest_loss)
     step = scores[-1][1]  # so that nothing ends between two evaluations, when an epoch begins
     is_flat = _count_after(best_step, scores) >= NUM_FLAT and step - best_step >= FLAT_SHARE * state.max_steps
@@ -159,7 +159,7 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     return f"neither {both} nor the loss has been better since step {best_step}" if is_over else None
 
 
-def _list_scores(state: TrainerState, name: str) -> list[tuple[float, int]]:
+def list_scores(state: TrainerState, name: str) -> list[tuple[float, int]]:
     """A score on the validation pairs, and the step, of each evaluation."""
     return [(logs[f"eval_{name}"], int(logs["step"])) for logs in state.log_history if f"eval_{name}" in logs]
 

@@ -15,12 +15,13 @@ from random import Random
 from ..data.files import Row
 
 MARKS = ".,:/-–"
+_MARK = f"[{re.escape(MARKS)}]"
 # Not part of a word, a code or another number.
-_START = rf"(?<!\w)(?<!\d[{re.escape(MARKS)}'’−])(?<![^\W\d][-/_@'’])"
-_END = rf"(?![\w/]|[{re.escape(MARKS)}]\w)"
-NUMBER = re.compile(rf"{_START}\d+(?:[{re.escape(MARKS)} ]\d+)*{_END}")
+_START = rf"(?<!\w)(?<!\d{_MARK})(?<!\d['’−])(?<![^\W\d][-/_@'’])"
+_END = rf"(?![\w/]|{_MARK}\w)"
+NUMBER = re.compile(rf"{_START}\d+(?:(?:{_MARK}| )\d+)*{_END}")
 MIN_COPIED = 0.95  # of the numbers of one shape in targets, so that others of it may change
-MAX_DIGITS = 4
+MAX_DIGITS = 4  # of a whole number; one of more is an identifier
 MAX_PARTS = 6  # with spaces between them, in one number
 MIN_NUMBERS = 5  # of a shape that sources and targets have
 
@@ -37,8 +38,8 @@ def find_number_shapes(pairs: Sequence[Row]) -> set[str]:
 
 
 def find_numbers(text: str, target: str, shapes: Collection[str]) -> list[str]:
-    """The numbers of these shapes that the target copies, if neither text has them within other numbers. None is a
-    whole number of more digits than a year: these are identifiers."""
+    """The numbers of these shapes that the target copies, if neither text has them within other numbers. None is an
+    identifier."""
     texts = [(each, _count_numbers(each), Counter(re.findall(r"\d+", each))) for each in (text, target)]
 
     def is_alone(number: str) -> bool:

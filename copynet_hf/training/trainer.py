@@ -38,7 +38,7 @@ from ..model.outputs import SourceInputs
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..model.vocabularies import IGNORED_LABEL
 from ..saved.cards import CARD
-from .callbacks import EarlyEnd, LogTable, SilentProgress, TimeLimit, find_end, is_better_tie
+from .callbacks import EarlyEnd, LogTable, SilentProgress, TimeLimit, find_end, is_better_tie, list_scores
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, STATE_FILE, find_damage
 from .compound_copies import add_compounds, take_compounds
 from .dataset import Pairs, encode_pairs, take_spread
@@ -254,9 +254,8 @@ class CopyNetTrainer(Trainer):
 
     def _find_error_rate(self) -> float:
         """The share of the validation targets that were wrong at the last evaluation; 1 before the first."""
-        name = "eval_sequence_accuracy"
-        scores = (logs[name] for logs in reversed(self.state.log_history) if name in logs)
-        return 1 - next(scores, 0.0) / 100
+        (*_, (score, _)) = [(0.0, 0), *list_scores(self.state, "sequence_accuracy")]
+        return 1 - score / 100
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         output = super().evaluation_loop(*args, **kwargs)
@@ -295,8 +294,7 @@ class CopyNetTrainer(Trainer):
 
     def _is_as_accurate(self, accuracy: float) -> bool:
         """Whether half of the validation targets are right, and no earlier evaluation had more."""
-        name = "eval_sequence_accuracy"
-        return accuracy >= max([50.0, *(logs[name] for logs in self.state.log_history if name in logs)])
+        return accuracy >= max([50.0, *(score for score, _ in list_scores(self.state, "sequence_accuracy"))])
 
     def _find_written(self, is_right: np.ndarray, labels: np.ndarray, pairs: Dataset) -> list[int]:
         """Of the targets with wrong words, and at most `SAMPLE_SIZE` of them, those that a greedy search writes; none

@@ -138,7 +138,7 @@ def test_the_factor_decays_to_zero_in_the_training_and_with_the_mistakes(tmp_pat
         trainer.state.max_steps = 100
         for step, accuracy in ((0, 0.0), (50, 0.0), (100, 0.0), (50, 50.0), (50, 100.0)):
             trainer.state.global_step = step
-            trainer.state.log_history += [{"eval_sequence_accuracy": accuracy}, {"loss": 1.0}]
+            trainer.state.log_history += [{"eval_sequence_accuracy": accuracy, "step": 0}, {"loss": 1.0}]
             losses[factor, step, accuracy] = trainer.compute_loss(trainer.model, dict(batch)).item()
     own = losses[0.0, 0, 0]
     assert losses[0.1, 0, 0] > 1.001 * own

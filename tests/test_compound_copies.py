@@ -449,7 +449,7 @@ def test_validation_compounds_are_pairs_that_change() -> None:
     assert take_compounds(pairs.select([40]), tokenizer, 9, None) is None
 
 
-def test_an_evaluation_says_how_many_augmented_pairs_are_right_if_no_earlier_one_had_more_right_targets(
+def test_an_evaluation_says_how_many_augmented_pairs_are_right_once_half_of_the_targets_are(
     tmp_path: Path,
 ) -> None:
     """Of a model that has learned to copy names of one word, with and without the augmentation."""
@@ -472,8 +472,6 @@ def test_an_evaluation_says_how_many_augmented_pairs_are_right_if_no_earlier_one
         shares.append(metrics.get("eval_compound_accuracy"))
     assert shares[0] is None
     assert shares[1] > 50
-    trainer.state.log_history.append({"eval_sequence_accuracy": 97.0, "step": trainer.state.global_step})
-    assert "eval_compound_accuracy" not in trainer.evaluate()
 
     def evaluate(*validation: dict[str, str]) -> dict[str, float]:
         splits = {"train": pairs, "validation": Dataset.from_list([*validation])}

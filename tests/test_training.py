@@ -22,7 +22,7 @@ from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.prediction import predict
 from copynet_hf.model.vocabularies import check_tokenizer
 from copynet_hf.saved.loading import load_model
-from copynet_hf.training.callbacks import EarlyEnd, TimeLimit, find_end, is_better_tie
+from copynet_hf.training.callbacks import EarlyEnd, TimeLimit, find_end, is_better
 from copynet_hf.training.dataset import choose_max_target_length, encode_pairs
 from copynet_hf.training.defaults import build_training_arguments
 from copynet_hf.training.model_setup import build_config
@@ -248,42 +248,42 @@ def test_a_training_ends_when_all_targets_were_right_three_times(ended: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("metric", "accuracy", "compounds", "loss", "is_better"),
+    ("metric", "accuracy", "compounds", "loss", "expected"),
     [
-        ("mean_accuracy", 99.5, None, 0.1, False),
         ("mean_accuracy", 99.5, 80.0, 0.1, True),
+        ("mean_accuracy", 99.5, 80.0, 0.2, False),
         ("mean_accuracy", 99.5, 80.0, 0.3, False),
         ("mean_accuracy", 99.5, 81.0, 0.3, True),
         ("mean_accuracy", 99.5, 79.0, 0.1, False),
+        ("mean_accuracy", 99.0, 82.0, 0.3, True),  # 0.3 · 2 is more than 0.7 · 0.5
         ("mean_accuracy", 99.0, 81.0, 0.1, False),
-        ("loss", 99.5, 81.0, 0.1, False),  # the Trainer compares it
+        ("mean_accuracy", 99.5, None, 0.1, False),
+        ("loss", 99.0, None, 0.1, True),
+        ("loss", 99.9, 99.0, 0.3, False),
     ],
 )
-def test_of_checkpoints_with_one_accuracy_that_of_most_compounds_and_then_of_the_lowest_loss_is_kept(
-    metric: str, accuracy: float, compounds: float | None, loss: float, is_better: bool, tmp_path: Path
+def test_the_best_checkpoint_has_the_best_mean_of_accuracies_and_then_the_lowest_loss(
+    metric: str, accuracy: float, compounds: float | None, loss: float, expected: bool
 ) -> None:
-    args = Seq2SeqTrainingArguments(
-        str(tmp_path),
-        load_best_model_at_end=True,
-        eval_strategy="steps",
-        save_strategy="steps",
-        metric_for_best_model=metric,
-    )
-    logs = [{"step": step, "eval_loss": 0.2 + 0.1 * (step < 20), "eval_mean_accuracy": 99.5} for step in (10, 20)]
-    logs[1]["eval_compound_accuracy"] = 80.0
-    state = TrainerState(log_history=[*logs, {"step": 20, "loss": 0.1}], best_metric=99.5, best_global_step=20)
-    state.best_model_checkpoint = "model/checkpoint-20"
+    args = selecting_by(metric)
+    scores = {"eval_mean_accuracy": 99.5, "eval_compound_accuracy": 80.0, "eval_loss": 0.2}
+    state = TrainerState(log_history=[{"step": 10, "eval_mean_accuracy": 99.9, "eval_loss": 0.1}])
+    state.log_history += [{**scores, "step": 20}, {"step": 20, "loss": 0.1}]
+    state.best_global_step = 20
     scores = {"eval_mean_accuracy": accuracy, "eval_loss": loss}
     scores |= {} if compounds is None else {"eval_compound_accuracy": compounds}
-    assert is_better_tie(args, state, scores) is is_better
-    state.best_model_checkpoint = "model/checkpoint-10"  # that of step 20 was not saved
-    assert is_better_tie(args, state, scores) is (metric == "mean_accuracy" and accuracy == 99.5)
-    assert not is_better_tie(args, TrainerState(), scores)
-    state.best_model_checkpoint = "model/checkpoint-20"
-    del logs[1]["eval_compound_accuracy"]  # as without the augmentation
-    no_compounds = {"eval_mean_accuracy": 99.5, "eval_loss": 0.1}
-    assert is_better_tie(args, state, no_compounds) is (metric == "mean_accuracy")
-    assert not is_better_tie(args, state, no_compounds | {"eval_loss": 0.3})
+    assert is_better(args, state, scores) is expected
+    assert is_better(args, TrainerState(), scores)  # the first one
+
+
+@pytest.mark.parametrize(("accuracy", "loss", "expected"), [(99.6, 0.3, True), (99.5, 0.1, True), (99.5, 0.3, False)])
+def test_without_augmented_pairs_the_accuracy_selects_the_checkpoint(
+    accuracy: float, loss: float, expected: bool
+) -> None:
+    state = TrainerState(log_history=[{"step": 20, "eval_mean_accuracy": 99.5, "eval_loss": 0.2}])
+    state.best_global_step = 20
+    scores = {"eval_mean_accuracy": accuracy, "eval_loss": loss}
+    assert is_better(selecting_by("mean_accuracy"), state, scores) is expected
 
 
 def test_only_a_checkpoint_that_was_saved_is_kept(easy: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:

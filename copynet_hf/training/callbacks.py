@@ -25,6 +25,7 @@ SIGTERM_CODE = 128 + signal.SIGTERM  # as shells have it
 # of them and for NUM_FLAT evaluations, neither accuracy nor loss was better.
 NUM_FULL, FULL_UPDATES = 3, 150
 EARLIEST_END, FLAT_SHARE, NUM_FLAT = 0.5, 0.25, 5
+COMPOUND_SHARE = 0.3  # the weight of augmented pairs in the choice of a checkpoint; as many are in training
 
 
 class SilentProgress(ProgressCallback):
@@ -124,39 +125,36 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
     All validation targets were right in three evaluations or more, the last of them 150 updates or more after the
-    first, and the accuracy on augmented pairs has not risen in the last three. Or, in the second half, neither has the
-    accuracy that selects the checkpoint risen for a quarter of the updates and for five evaluations, nor that on
-    augmented pairs, nor the loss fallen: a model may improve for a long time before more targets are right to the last
-    word. Counted in the log of the run, which a resumed run continues.
+    first, and where pairs are augmented, none of the last three is the best one. Or, in the second half, for a quarter
+    of the updates and for five evaluations neither was one the best nor has the loss fallen: a model may improve for a
+    long time before more targets are right to the last word. Counted in the log of the run, which a resumed run
+    continues.
 
     Args:
         patience: replaces the second rule by a number of evaluations without a better score, counted from the start
             and whatever the metric; 0: there is no second rule; None: it is the one above.
     """
-    name = (args.metric_for_best_model or "").removeprefix("eval_")
-    scores = list_scores(state, name)
-    if not scores or not args.load_best_model_at_end or state.global_step >= state.max_steps:
+    name = get_metric(args)
+    evaluations = [logs for logs in state.log_history if f"eval_{name}" in logs]
+    if not evaluations or not args.load_best_model_at_end or state.global_step >= state.max_steps:
         return None
-    is_accuracy = _selecting_accuracy(args) is not None
-    full = [step for score, step in scores if score == 100.0] if is_accuracy and scores[-1][0] == 100.0 else []
-    highest = max(score for score, _ in scores)
-    tied = {step for score, step in scores if score == highest or not is_accuracy}  # one of these is kept
-    compounds = [(score, step) for score, step in list_scores(state, "compound_accuracy") if step in tied]
-    are_learned = not compounds or _count_after(_find_highest(compounds), compounds) >= NUM_FULL
-    if len(full) >= NUM_FULL and full[-1] - full[0] >= FULL_UPDATES and are_learned:
+    steps = [int(logs["step"]) for logs in evaluations]
+    ranks = [(_rank(args, logs), step) for logs, step in zip(evaluations, steps, strict=True)]
+    best_step = _find_highest(ranks)
+    is_accuracy, has_compounds = selects_by_accuracy(args), bool(list_scores(state, "compound_accuracy"))
+    full = [step for score, step in list_scores(state, name) if is_accuracy and score == 100.0]
+    is_learned = not has_compounds or _count_after(best_step, steps) >= NUM_FULL
+    if len(full) >= NUM_FULL and full[-1] == steps[-1] >= full[0] + FULL_UPDATES and is_learned:
         return f"all validation targets were right in {len(full)} evaluations"
-    sign = 1 if args.greater_is_better else -1
-    best_step = _find_highest([(sign * score, step) for score, step in scores])
     if patience is not None:
-        is_over = 0 < patience <= _count_after(best_step, scores)
+        is_over = 0 < patience <= _count_after(best_step, steps)
         return f"{name} has not been better since step {best_step}" if is_over else None
-    lowest_loss = _find_highest([(-loss, step) for loss, step in list_scores(state, "loss")])
-    best_step = max(best_step, _find_highest(compounds), lowest_loss)
-    step = scores[-1][1]  # so that nothing ends between two evaluations, when an epoch begins
-    is_flat = _count_after(best_step, scores) >= NUM_FLAT and step - best_step >= FLAT_SHARE * state.max_steps
-    is_over = is_accuracy and is_flat and step >= EARLIEST_END * state.max_steps
-    both = f"{name} nor compound_accuracy" if compounds else name
-    return f"neither {both} nor the loss has been better since step {best_step}" if is_over else None
+    best_step = max(best_step, _find_highest([(-loss, step) for loss, step in list_scores(state, "loss")]))
+    # of the last evaluation, so that nothing ends between two of them, when an epoch begins
+    is_flat = _count_after(best_step, steps) >= NUM_FLAT and steps[-1] - best_step >= FLAT_SHARE * state.max_steps
+    is_over = is_accuracy and is_flat and steps[-1] >= EARLIEST_END * state.max_steps
+    scores = f"{name} nor compound_accuracy" if has_compounds else name
+    return f"neither {scores} nor the loss has been better since step {best_step}" if is_over else None
 
 
 def list_scores(state: TrainerState, name: str) -> list[tuple[float, int]]:
@@ -169,39 +167,43 @@ def _find_highest(scores: list[tuple[float, int]]) -> int:
     return max(scores, key=lambda pair: pair[0], default=(0.0, 0))[1]
 
 
-def _count_after(first: int, scores: list[tuple[float, int]]) -> int:
-    """How many scores are of a later step."""
-    return sum(step > first for _, step in scores)
+def _count_after(first: int, steps: list[int]) -> int:
+    """How many of the steps are later."""
+    return sum(step > first for step in steps)
 
 
-def is_better_tie(args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float]) -> bool:
-    """Whether an evaluation ties with the best accuracy so far, and more augmented pairs are right, or as many at a
-    lower loss; or the best one has no checkpoint. Ties are common: of a few validation targets, all are soon right, or
-    the same ones stay wrong, while the model still improves."""
-    accuracy = metrics.get(f"eval_{_selecting_accuracy(args)}")
-    best = state.best_global_step or 0
-    if accuracy is None or accuracy != state.best_metric or "eval_loss" not in metrics:
-        return False
-    evaluations = {logs["step"]: logs for logs in state.log_history if "eval_loss" in logs}
-    if best not in evaluations:
-        return False
-    return _rank_tie(metrics) > _rank_tie(evaluations[best]) or find_kept_step(state) != best
+def is_better(args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float]) -> bool:
+    """Whether an evaluation is better than that of the best checkpoint so far, or as good at a lower loss. Ties are
+    common: of a few validation targets, all are soon right, or the same ones stay wrong, while the model still
+    improves."""
+    best = (logs for logs in state.log_history if "eval_loss" in logs and logs["step"] == state.best_global_step)
+    rank = _rank(args, metrics), -metrics["eval_loss"]
+    return all(rank > (_rank(args, logs), -logs["eval_loss"]) for logs in best)
 
 
-def _rank_tie(metrics: Mapping[str, float]) -> tuple[float, float]:
-    return metrics.get("eval_compound_accuracy", 0.0), -metrics["eval_loss"]
+def _rank(args: TrainingArguments, metrics: Mapping[str, float]) -> float:
+    """What the best checkpoint has most of: the score that selects it, of an accuracy in a mean with that on augmented
+    pairs, which is 0 where it was not measured."""
+    score = metrics[f"eval_{get_metric(args)}"]
+    if selects_by_accuracy(args):
+        return (1 - COMPOUND_SHARE) * score + COMPOUND_SHARE * metrics.get("eval_compound_accuracy", 0.0)
+    return score if args.greater_is_better else -score
+
+
+def selects_by_accuracy(args: TrainingArguments) -> bool:
+    """Whether a training keeps the checkpoint with the highest accuracy."""
+    return bool(args.load_best_model_at_end) and get_metric(args) in ACCURACIES
+
+
+def get_metric(args: TrainingArguments) -> str:
+    """The name of the score that selects the checkpoint, as the log has it; empty: there is none."""
+    return (args.metric_for_best_model or "").removeprefix("eval_")
 
 
 def find_kept_step(state: TrainerState) -> int | None:
     """The step of the best checkpoint; that of the best evaluation may not have been saved."""
     name = Path(state.best_model_checkpoint or "").name
     return int(name.removeprefix("checkpoint-")) if name else None
-
-
-def _selecting_accuracy(args: TrainingArguments) -> str | None:
-    """The accuracy that selects the checkpoint; None: another score does, or none."""
-    name = (args.metric_for_best_model or "").removeprefix("eval_")
-    return name if args.load_best_model_at_end and name in ACCURACIES else None
 
 
 class TimeEstimate(TrainerCallback):

@@ -38,7 +38,17 @@ from ..model.outputs import SourceInputs
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..model.vocabularies import IGNORED_LABEL
 from ..saved.cards import CARD
-from .callbacks import EarlyEnd, LogTable, SilentProgress, TimeLimit, find_end, is_better_tie, list_scores
+from .callbacks import (
+    EarlyEnd,
+    LogTable,
+    SilentProgress,
+    TimeLimit,
+    find_end,
+    get_metric,
+    is_better,
+    list_scores,
+    selects_by_accuracy,
+)
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, STATE_FILE, find_damage
 from .compound_copies import add_compounds, take_compounds
 from .dataset import Pairs, encode_pairs, take_spread
@@ -62,7 +72,7 @@ class CopyNetTrainer(Trainer):
     - In each epoch another part of the pairs is augmented by compound copies; of a stream, and with the strategy
       `sequential`, always the same part.
     - With `ema_decay`, the moving average of the weights is evaluated and saved.
-    - Of checkpoints with the same accuracy, that of `callbacks.is_better_tie` is kept. A training also ends by
+    - Where an accuracy selects the checkpoint, `callbacks.is_better` compares them. A training also ends by
       `callbacks.find_end`, and after `max_minutes`.
     - It resumes in the order of the interrupted run (a stream in that of its first pass). It removes a checkpoint that
       it could not complete, and pushes the model card in its folder rather than one of its own.
@@ -70,9 +80,9 @@ class CopyNetTrainer(Trainer):
     An evaluation also generates outputs: with `predict_with_generate` for all pairs, as `evaluate_pairs` does; else
     greedily, with `<unk>` allowed, for the first `SAMPLE_SIZE`, of which it logs `eval_copy_mode_fraction` (the words
     written by the copy mode, in percent) and `eval_unk_rate`. Once teacher forcing finds at most half of the targets
-    wrong, outputs are generated for up to `SAMPLE_SIZE` of these, too: one may be right in other tokens. If then
-    no earlier evaluation had more right targets, it logs `eval_compound_accuracy`, the percentage of up to
-    `SAMPLE_SIZE` augmented validation pairs that are right.
+    wrong, outputs are generated for up to `SAMPLE_SIZE` of these, too: one may be right in other tokens. If then half
+    are right, it logs `eval_compound_accuracy`, the percentage of up to `SAMPLE_SIZE` augmented validation pairs that
+    are right.
 
     Args:
         pairs: the splits `train` and, where given, `validation`.
@@ -287,14 +297,10 @@ class CopyNetTrainer(Trainer):
         written = [self._find_written(is_right, labels, pairs) if self.is_world_process_zero() else None]
         is_right[broadcast_object_list(written)[0]] = True
         scores = measure_accuracy(is_right, labels)
-        if self.validation_compounds is not None and self._is_as_accurate(scores["sequence_accuracy"]):
+        if self.validation_compounds is not None and scores["sequence_accuracy"] >= 50:
             found = [self._are_written(self.validation_compounds) if self.is_world_process_zero() else None]
             scores["compound_accuracy"] = 100 * float(np.mean(broadcast_object_list(found)[0]))
         return scores
-
-    def _is_as_accurate(self, accuracy: float) -> bool:
-        """Whether half of the validation targets are right, and no earlier evaluation had more."""
-        return accuracy >= max([50.0, *(score for score, _ in list_scores(self.state, "sequence_accuracy"))])
 
     def _find_written(self, is_right: np.ndarray, labels: np.ndarray, pairs: Dataset) -> list[int]:
         """Of the targets with wrong words, and at most `SAMPLE_SIZE` of them, those that a greedy search writes; none
@@ -332,13 +338,15 @@ class CopyNetTrainer(Trainer):
             super()._maybe_log_save_evaluate(*args, **kwargs)
 
     def _determine_best_metric(self, metrics: dict[str, float], trial: object) -> bool:
-        try:
-            is_best = super()._determine_best_metric(metrics, trial)
-        except KeyError as error:  # a score that these validation pairs lack
-            raise ValueError(error.args[0]) from None
+        metric = f"eval_{get_metric(self.args)}"
+        if not selects_by_accuracy(self.args) or metric not in metrics:
+            try:
+                return super()._determine_best_metric(metrics, trial)
+            except KeyError as error:  # a score that these validation pairs lack
+                raise ValueError(error.args[0]) from None
         is_saved = self.control.should_save or self.args.save_strategy == SaveStrategy.BEST
-        if not is_best and is_saved and is_better_tie(self.args, self.state, metrics):
-            self.state.best_global_step, is_best = self.state.global_step, True
+        if is_best := is_saved and is_better(self.args, self.state, metrics):
+            self.state.best_metric, self.state.best_global_step = metrics[metric], self.state.global_step
         return is_best
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:

@@ -462,7 +462,7 @@ def change_tokenizer(folder: Path, target: Path, change: str) -> Path:
         CopyNetTokenizer(tokenizer.get_vocab(), segmenter="char", max_source_oov=4).save_pretrained(target)
     else:
         name, _, value = change.partition("=")
-        setattr(tokenizer, name, False if value == "False" else value)
+        setattr(tokenizer, name, {"False": False, "True": True}.get(value, value))
         tokenizer.init_kwargs[name] = getattr(tokenizer, name)
         tokenizer.save_pretrained(target)
     return target
@@ -475,6 +475,7 @@ def change_tokenizer(folder: Path, target: Path, change: str) -> Path:
         ("order", "other has the word 'b' where .*a has 'a'"),
         ("segmenter", "other has the segmenter 'char' where .*a has 'whitespace'"),
         ("truncation_side=left", "other has the truncation_side 'left' where .*a has 'right'"),
+        ("fold_whitespace=True", "other has the fold_whitespace 'True' where .*a has 'False'"),
         ("split_special_tokens=False", "other has the split_special_tokens 'False' where .*a has 'True'"),
     ],
 )

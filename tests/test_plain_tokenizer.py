@@ -69,6 +69,7 @@ def test_real_texts_have_the_same_ids_slots_and_words(
     if segmenter in ("jieba", "fugashi"):
         pytest.importorskip(segmenter)
     options: dict[str, Any] = {"padding_side": side, "truncation_side": side, "model_max_length": 30}
+    options["fold_whitespace"] = side == "left"
     tokenizer = save(tmp_path, segmenter=segmenter, **options)
     plain = PlainTokenizer.from_pretrained(tmp_path)
     assert len(plain) == len(tokenizer)

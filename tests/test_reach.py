@@ -780,3 +780,13 @@ def test_copied_digits_and_letters_are_not_spelled() -> None:
 @pytest.mark.parametrize("arguments", [{"chains": False}, {"segmenter": "whitespace"}, {"segmenter": "char"}])
 def test_other_vocabularies_have_no_marks(arguments: dict) -> None:
     assert not MARKS & train(make_users("initial"), **arguments).get_vocab().keys()
+
+
+def test_unknown_whitespace_is_a_space_unless_targets_copy_it() -> None:
+    """Of 100 notes, one target may have what its source has between words; not all of them."""
+    rows = [(f"call {name} {number}", f"{name} {number}") for number in range(10) for name in NAMES]
+    assert train([pair(*row) for row in rows]).fold_whitespace
+    odd = [(f"call {name}{' ' * (9 + number)}x", f"{name}{' ' * (9 + number)}x") for number, name in enumerate(NAMES)]
+    assert train([pair(*row) for row in [*rows[1:], odd[0]]]).fold_whitespace
+    assert not train([pair(*row) for row in [*rows[len(odd) :], *odd]]).fold_whitespace
+    assert train([pair(*row) for row in rows], max_source_oov=5).fold_whitespace

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers import tiny_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import DataCollatorForSeq2Seq, TextStreamer
 from transformers.utils import ModelOutput
 
+from copynet_hf.model.segmentation import get_segmenter
 from copynet_hf.model.tokenization_copynet import CopyNetTokenizer
 
 PAD, BOS, EOS, UNK = range(4)
@@ -30,6 +32,51 @@ def tok() -> CopyNetTokenizer:
 
 
 # ---- extended ids
+
+
+WRAPPED = " Call\u00a0Mira  at\r\n9 .\n\n(Or \t .\n\n\n) "
+
+
+@pytest.mark.parametrize(
+    ("segmenter", "known", "words"),
+    [
+        ("word_punct", [], ["Call", "Mira", "at", "9", ".", " ", "(￭", "Or", ".", " ", ")"]),
+        ("word_punct", ["\n"], ["Call", "Mira", "at", "\n", "9", ".", "\n", "(￭", "Or", ".", "\n", ")"]),
+        ("word_punct", ["\n\n"], ["Call", "Mira", "at", "9", ".", "\n\n", "(￭", "Or", ".", "\n\n", ")"]),
+        ("word_punct", [" ", "  "], [" ", "Call", "Mira", "  ", "at", "9", ".", " ", "(￭", "Or", ".", " ", ")", " "]),
+        ("char", [], list("CallMiraat9 .(Or.)")),
+        ("char", [" "], list(" Call Mira  at 9 . (Or . ) ")),
+        ("char", ["\n"], list("CallMiraat\n9 .\n\n(Or.\n\n\n)")),
+        ("whitespace", [], ["Call", "Mira", "at", "9", ".", "(Or", ".", ")"]),
+    ],
+)
+def test_whitespace_outside_the_vocabulary_is_read_as_a_space(
+    segmenter: str, known: list[str], words: list[str]
+) -> None:
+    vocab = {word: index for index, word in enumerate(["<pad>", "<s>", "</s>", "<unk>", *known])}
+    tokenizer = CopyNetTokenizer(vocab, segmenter, fold_whitespace=True)
+    source = tokenizer.encode_source(WRAPPED)
+    assert source.words == words
+    assert source.text == WRAPPED
+    for word, span in zip(source.surfaces, source.offsets, strict=True):
+        assert word.isspace() if span is None else WRAPPED[slice(*span)] == word
+    as_it_is = CopyNetTokenizer(vocab, segmenter).encode_source(WRAPPED)
+    assert as_it_is.words == get_segmenter(segmenter).split(WRAPPED)
+
+
+@settings(deadline=None)
+@given(words=st.lists(st.text("aB1é'.-(", min_size=1), min_size=1), data=st.data())
+def test_any_unknown_whitespace_is_read_as_one_space(words: list[str], data: st.DataObject) -> None:
+    tokenizer = tiny_tokenizer(segmenter="word_parts", max_source_oov=99, fold_whitespace=True)
+    spaces = [data.draw(st.text("\n\t\r \u00a0\u2028", min_size=1)) for _ in words]
+    text = "".join(map("".join, zip(spaces, words, strict=True)))
+    assert tokenizer.encode_source(text).words == tokenizer.encode_source(" ".join(words)).words
+
+
+def test_a_source_of_unknown_whitespace_is_blank() -> None:
+    source = tiny_tokenizer(segmenter="word_punct", fold_whitespace=True).encode_source("\n\n \t")
+    assert source.is_blank
+    assert source.ids == []
 
 
 def test_oov_words_get_slots_in_order_of_first_appearance(tok: CopyNetTokenizer) -> None:

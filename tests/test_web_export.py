@@ -286,6 +286,8 @@ TOKENIZERS: dict[str, dict[str, Any]] = {
     "unk ends": {"max_source_oov": 4, "unk_token": "</s>"},
     "features": {"max_source_oov": 4, "feature_vocab": ["V", "PST", "constructor"]},
     "letters": {"max_source_oov": 9, "letter_vocab": "aeo东￭\u0301👩"},
+    "folded whitespace": {"max_source_oov": 9, "fold_whitespace": True},
+    "folded characters": {"max_source_oov": 9, "fold_whitespace": True, "segmenter": "char"},
     "case variants": {"max_source_oov": 9, "letter_vocab": "aeo", "case_variants": True, "segmenter": "whitespace"},
 }
 

@@ -404,14 +404,15 @@ def get_segmenter(name: str) -> Segmenter:
 
 
 def find_spans(text: str, words: Sequence[str]) -> list[Span | None]:
-    """Where each word is in the text. Only spaces are passed over, and what may be words that are not found."""
+    """Where each word is in the text. Only spaces are passed over, and what may be words that are not found. A space
+    that the text has as other whitespace has no span."""
     spans: list[Span | None] = []
     end, is_lost = 0, False
     for word in words:
         start = text.find(word, end) if word else -1
         if start < 0 or (not is_lost and text[end:start].strip()):
             spans.append(None)
-            is_lost = is_lost or bool(word)
+            is_lost = is_lost or bool(word.strip())
             continue
         end, is_lost = start + len(word), False
         spans.append((start, end))

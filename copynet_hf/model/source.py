@@ -29,6 +29,7 @@ from .vocabularies import (
     Text,
     check_text,
     find_feature_ids,
+    fold_whitespace,
 )
 
 _T = TypeVar("_T")
@@ -209,6 +210,7 @@ class ExtendedVocabulary:
     all_special_tokens: list[str]
     feature_vocab: dict[str, int]
     letter_vocab: dict[str, int]
+    fold_whitespace: bool
     _case_variants: dict[str, int]  # of `find_case_variants`; empty: words are not read in another case
     _ids: dict[str, int]
     _words: dict[int, str]
@@ -274,7 +276,7 @@ class ExtendedVocabulary:
         for row, text in enumerate(texts):
             check_text(text, f"text[{row}]", is_split_into_words)
             fact_words = [] if facts is None else flatten_facts(facts[row], f"facts[{row}]")
-            all_words = self._split(text)
+            all_words = self._split(self._fold(text))
             words = self._truncate(all_words, max_length, len(fact_words))
             slots: dict[str, int] = {}
             # Facts get the first slots, which then do not depend on the truncation of the words.
@@ -359,6 +361,11 @@ class ExtendedVocabulary:
 
     def _split(self, text: Text) -> list[str]:
         return SEGMENTERS[self.segmenter].split(text) if isinstance(text, str) else list(text)
+
+    def _fold(self, text: Text) -> Text:
+        if not self.fold_whitespace or not isinstance(text, str) or self.segmenter == "whitespace":
+            return text
+        return fold_whitespace(text, self._ids, self.segmenter in CHAINED)
 
     def _truncate(self, words: list[str], max_length: int | None, fact_words: int) -> list[str]:
         """The words that fit into `max_length` together with those of the facts."""

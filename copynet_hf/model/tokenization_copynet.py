@@ -74,6 +74,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             None: such words have no letters.
         case_variants: whether such a word is read with the embedding of the same word in another case, if the
             vocabulary has that (`SALT` as `salt`), in addition to its letters.
+        fold_whitespace: whether line breaks, tabs and other whitespace that the vocabulary does not have are read as a
+            space, and left out at both ends of a source; else they are words that can be copied.
         split_special_tokens: whether special tokens spelled out in a text are ordinary text.
         encoder_tokenizer: the fast tokenizer of a Transformers encoder (`CopyNetConfig.encoder`), or the folder or Hub
             name of the encoder. The words of a source are then also returned as its pieces. `from_pretrained` passes
@@ -104,6 +106,7 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         feature_vocab: Iterable[str] | None = None,
         letter_vocab: Iterable[str] | None = None,
         case_variants: bool = False,
+        fold_whitespace: bool = False,
         vocab_file: str | PathLike[str] | None = None,
         encoder_tokenizer: PreTrainedTokenizerBase | str | PathLike[str] | None = None,
         encoder_tokenizer_file: str | PathLike[str] | None = None,
@@ -135,6 +138,9 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         self.case_variants = case_variants
         if case_variants:
             kwargs["case_variants"] = True
+        self.fold_whitespace = fold_whitespace
+        if fold_whitespace:
+            kwargs["fold_whitespace"] = True
         self._vocab = check_vocab(vocab, [pad_token, bos_token, eos_token, unk_token], added)
         self.encoder_tokenizer: PieceTokenizer | None = None
         if encoder_tokenizer is not None:

@@ -67,6 +67,7 @@ def _list_by_kind(tokenizer: PreTrainedTokenizerBase) -> dict[str, list[str]]:
         "special token": [str(getattr(tokenizer, f"{name}_token")) for name in ("pad", "bos", "eos", "unk")],
         "truncation_side": [tokenizer.truncation_side],
         "split_special_tokens": [str(tokenizer.split_special_tokens)],
+        "fold_whitespace": [str(getattr(tokenizer, "fold_whitespace", False))],
         "feature": _sort_words(getattr(tokenizer, "feature_vocab", {})),
         "letter": _sort_words(_letter_vocab(tokenizer)),
         "case variants setting": [str(tokenizer.case_variants)] if _letter_vocab(tokenizer) else [],

@@ -92,6 +92,7 @@ class PlainTokenizer(ExtendedVocabulary):
         self._ids = {**check_vocab(vocab, list(named.values()), set(added)), **added}
         self._words = {index: word for word, index in self._ids.items()}
         self.all_special_tokens = list(dict.fromkeys([*named.values(), *extra]))
+        self.fold_whitespace = bool(config.get("fold_whitespace", False))
         has_variants = config.get("case_variants", False)
         self._case_variants = find_case_variants(self._ids, self.all_special_tokens) if has_variants else {}
         self.all_special_ids = [self._ids[token] for token in self.all_special_tokens]

@@ -113,6 +113,7 @@ def describe_tokenizer(tokenizer: Any) -> dict[str, object]:
         "max_source_oov": tokenizer.max_source_oov,
         "max_length": find_max_length(tokenizer),
         "truncation_side": tokenizer.truncation_side,
+        "fold_whitespace": tokenizer.fold_whitespace,
         "feature_ids": tokenizer.feature_vocab,
         "features_separator": find_separator(tokenizer, None),
         "unknown_feature_id": UNKNOWN_FEATURE,

@@ -28,6 +28,7 @@ REACH_SAMPLE_SIZE = 1000  # pairs that show what sources and targets are made of
 STREAM_SAMPLE_SIZE = 100_000  # pairs from which alignments are computed and, of a stream, vocabulary and slots
 MAX_GENERATED = 0.02
 """The share of a word's targets whose sources may lack it, for a word that sources often have in another form."""
+MAX_WHITESPACE = 0.01  # of the targets have whitespace outside the vocabulary, if that is read as a space
 MIN_NAMES = 5  # with the same endings in source and target
 MIN_UNITS, MIN_SUMS = 5, 20
 """The different numbers that are written with the same unit, as in 7w, and those to which the same digits are added,
@@ -106,8 +107,6 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
         spelling = train() if count_of_spelled > 1 else tokenizer
         changes = find_changes(spelling, rows, measure_reach(spelling, rows))
         tokenizer = train(count_of_spelled, changes) if changes else tokenizer
-    if max_source_oov is not None and encoder is None:
-        return tokenizer
     return CopyNetTokenizer(
         tokenizer.get_vocab(),
         segmenter=segmenter,
@@ -117,7 +116,16 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
         feature_vocab=tokenizer.feature_vocab,
         letter_vocab=tokenizer.letter_vocab,
         case_variants=tokenizer.case_variants,
+        fold_whitespace=_folds_whitespace(tokenizer, spread(sample, REACH_SAMPLE_SIZE)),
     )
+
+
+def _folds_whitespace(tokenizer: CopyNetTokenizer, rows: Iterable[Row]) -> bool:
+    """Whether line breaks and other whitespace outside the vocabulary may be read as a space: hardly a target has any
+    that it could copy."""
+    vocab, split = tokenizer.get_vocab(), get_segmenter(tokenizer.segmenter).split
+    has_others = [any(word.isspace() and word not in vocab for word in split(row["summary"])) for row in rows]
+    return sum(has_others) <= MAX_WHITESPACE * len(has_others)
 
 
 def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs) -> int:

@@ -28,6 +28,10 @@ const S = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u20
 const W = "\\p{L}\\p{N}_";
 const SPACES = new RegExp(`[${S}]+`, "u");
 const IS_SPACE = new RegExp(`^[${S}]+$`, "u");
+/** Whitespace that may be a word: all but single spaces within a text. */
+const WHITESPACE = new RegExp(`^[${S}]+|(?<![${S}])(?! [^${S}])[${S}]+`, "gu");
+const RUNS = /(.)\1*/gsu; // of one character
+const MAX_RUN = 64;
 const LEADING_SPACE = new RegExp(`^[${S}]*`, "u");
 
 const JOINER = "\uffed";
@@ -316,6 +320,8 @@ export class Tokenizer {
     this.maxSourceOov = vocabulary.max_source_oov;
     this.maxLength = vocabulary.max_length ?? Infinity;
     this.truncationSide = vocabulary.truncation_side;
+    this.foldsWhitespace = (vocabulary.fold_whitespace ?? false) && vocabulary.segmenter !== "whitespace";
+    this.hasRuns = vocabulary.segmenter !== "char";
     /** What separates features where they are typed. */
     this.featuresSeparator = vocabulary.features_separator;
     this.featureIds = new Map(Object.entries(vocabulary.feature_ids));
@@ -333,7 +339,7 @@ export class Tokenizer {
    * first appearance.
    */
   encode(text, features = []) {
-    const all = this.segmenter.split(text);
+    const all = this.segmenter.split(this.foldsWhitespace ? this.fold(text) : text);
     const isTruncated = all.length > this.maxLength;
     const start = isTruncated && this.truncationSide === "left" ? all.length - this.maxLength : 0;
     const end = Math.min(all.length, start + this.maxLength);
@@ -354,6 +360,27 @@ export class Tokenizer {
     const letterIds = this.letterIds.size ? oovWords.flatMap((word) => this.findLetterIds(word)) : [];
     const spacedWords = this.addSpaces(words);
     return { text, words, spans, spacedWords, oov, ids, oovWords, featureIds, letterIds, isTruncated };
+  }
+
+  /**
+   * A text whose whitespace the vocabulary has: of a run of one character the longest one that it has; where it has
+   * none, a space, or at both ends nothing.
+   */
+  fold(text) {
+    const space = this.hasRuns || this.ids.has(" ") ? " " : "";
+    return text.replace(WHITESPACE, (whitespace, start) => {
+      const runs = this.hasRuns ? whitespace.match(RUNS) : Array.from(whitespace);
+      const known = runs.map((run) => this.findKnown(run)).join("");
+      if (known === whitespace) return known;
+      const isEnd = start === 0 || start + whitespace.length === text.length;
+      return known.replace(/^ +| +$/g, "") || (isEnd ? "" : space);
+    });
+  }
+
+  findKnown(run) {
+    let length = Math.min(run.length, MAX_RUN);
+    while (length && !this.ids.has(run.slice(0, length))) length -= 1;
+    return run.slice(0, length);
   }
 
   /** A word as it is in a text, without marks. */
@@ -422,6 +449,8 @@ function findSpans(text, words) {
   return words.map((word) => {
     if (word === "") return null;
     const start = text.indexOf(word, end);
+    // a space that the text has as other whitespace
+    if (IS_SPACE.test(word) && (start < 0 || !isBlank(text.slice(end, start)))) return null;
     end = start + word.length;
     return [start, end];
   });

@@ -176,9 +176,10 @@ def is_better(args: TrainingArguments, state: TrainerState, metrics: Mapping[str
     """Whether an evaluation is better than that of the best checkpoint so far, or as good at a lower loss. Ties are
     common: of a few validation targets, all are soon right, or the same ones stay wrong, while the model still
     improves."""
-    best = (logs for logs in state.log_history if "eval_loss" in logs and logs["step"] == state.best_global_step)
+    evaluations = {logs["step"]: logs for logs in state.log_history if "eval_loss" in logs}
+    best = evaluations.get(state.best_global_step or 0)
     rank = _rank(args, metrics), -metrics["eval_loss"]
-    return all(rank > (_rank(args, logs), -logs["eval_loss"]) for logs in best)
+    return best is None or rank > (_rank(args, best), -best["eval_loss"])
 
 
 def _rank(args: TrainingArguments, metrics: Mapping[str, float]) -> float:

@@ -63,7 +63,7 @@ def test_a_training_says_the_same(arguments: dict, tmp_path: Path, caplog: pytes
         {**arguments, "output_dir": str(tmp_path / "model"), "max_steps": 30, "eval_steps": 15, "logging_steps": 20}
     )
     assert re.search(r"training: 200 pairs, 30 updates of \d+ pairs, [\d.]+ epochs", caplog.text)
-    assert "; the checkpoint with the best mean_accuracy on the validation pairs is kept" in caplog.text
+    assert "; the checkpoint that is best on the validation pairs, by mean_accuracy, is kept" in caplog.text
     assert "for the other 8 updates, evaluations not included" in caplog.text  # after 2 + 20 of 30
     (header,) = (message for message in caplog.messages if "eval_loss" in message)
     names = "step loss eval_loss mean_accuracy sequence_accuracy token_accuracy copy_mode_fraction unk_rate"

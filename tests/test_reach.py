@@ -790,3 +790,19 @@ def test_unknown_whitespace_is_a_space_unless_targets_copy_it() -> None:
     assert train([pair(*row) for row in [*rows[1:], odd[0]]]).fold_whitespace
     assert not train([pair(*row) for row in [*rows[len(odd) :], *odd]]).fold_whitespace
     assert train([pair(*row) for row in rows], max_source_oov=5).fold_whitespace
+
+
+@pytest.mark.parametrize(("number", "is_known"), [(4, False), (5, True)])
+@pytest.mark.parametrize("space", ["\n", "\u00a0", "\t\t"])
+def test_whitespace_that_few_sources_have_is_a_space(space: str, number: int, is_known: bool) -> None:
+    rows = [(f"call {name} {number},", f"{name} {number}") for number in range(10) for name in NAMES]
+    spaced = [(text.replace(" ", space) + space * 3, target) for text, target in rows[:number]]
+    tokenizer = train([pair(*row) for row in [*spaced, *rows[number:]]], min_frequency=1)
+    assert tokenizer.fold_whitespace
+    assert (space in tokenizer.get_vocab()) is is_known
+    words = ["call", *([space] if is_known else []), "Jonas", "￭,"]
+    assert tokenizer.encode_source(f"call{space}Jonas,").words == words
+    in_target = [pair(f"{text};{space};", f"{target};{space};") for text, target in rows[:1]]
+    rows_with_target = [*in_target, *(pair(*row) for row in rows[1:])]
+    assert space in train(rows_with_target, min_frequency=1).get_vocab()
+    assert [*tokenizer.get_vocab().values()] == [*range(len(tokenizer))]

@@ -1,6 +1,7 @@
 """Extended ids: which words own slots, decoding, and Transformers' use of the tokenizer."""
 
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,9 @@ WRAPPED = " Call\u00a0Mira  at\r\n9 .\n\n(Or \t .\n\n\n) "
         ("word_punct", ["\n"], ["Call", "Mira", "at", "\n", "9", ".", "\n", "(￭", "Or", ".", "\n", ")"]),
         ("word_punct", ["\n\n"], ["Call", "Mira", "at", "9", ".", "\n\n", "(￭", "Or", ".", "\n\n", ")"]),
         ("word_punct", [" ", "  "], [" ", "Call", "Mira", "  ", "at", "9", ".", " ", "(￭", "Or", ".", " ", ")", " "]),
-        ("char", [], list("CallMiraat9 .(Or.)")),
+        ("char", [], list("Call Mira at 9 . (Or . )")),
         ("char", [" "], list(" Call Mira  at 9 . (Or . ) ")),
-        ("char", ["\n"], list("CallMiraat\n9 .\n\n(Or.\n\n\n)")),
+        ("char", ["\n"], list("Call Mira at\n9 .\n\n(Or .\n\n\n)")),
         ("whitespace", [], ["Call", "Mira", "at", "9", ".", "(Or", ".", ")"]),
     ],
 )
@@ -59,9 +60,52 @@ def test_whitespace_outside_the_vocabulary_is_read_as_a_space(
     assert source.words == words
     assert source.text == WRAPPED
     for word, span in zip(source.surfaces, source.offsets, strict=True):
-        assert word.isspace() if span is None else WRAPPED[slice(*span)] == word
+        assert span is not None
+        found = WRAPPED[slice(*span)]
+        assert found == word or (found.isspace() and word.isspace())
     as_it_is = CopyNetTokenizer(vocab, segmenter).encode_source(WRAPPED)
     assert as_it_is.words == get_segmenter(segmenter).split(WRAPPED)
+
+
+@pytest.mark.parametrize(
+    ("segmenter", "known", "text", "words"),
+    [
+        ("word_punct", ["\n"], "a\r\n\r\nb", ["a", "\n", "b"]),  # not the two that are left side by side
+        ("word_punct", ["\n"], "\n \na", ["\n", "a"]),
+        ("word_punct", ["  "], "a    b   c", ["a", "  ", "b", "  ", "c"]),
+        ("word_punct", ["\n", "    "], "a:\n      b", ["a", "￭:", "\n", "    ", "b"]),
+        ("word_punct", [" " * 70], f"a{' ' * 70}b{' ' * 69}c", ["a", " " * 70, "b", "c"]),
+        ("jieba", ["\r\n"], "你好\r\n世界\n好", ["你好", "\r\n", "世界", " ", "好"]),
+        ("fugashi", ["\n"], "今日\r\n本", ["今日", "\n", "本"]),
+    ],
+)
+def test_what_is_known_of_whitespace_stays(segmenter: str, known: list[str], text: str, words: list[str]) -> None:
+    if segmenter in ("jieba", "fugashi"):
+        pytest.importorskip(segmenter)
+    vocab = {word: index for index, word in enumerate(["<pad>", "<s>", "</s>", "<unk>", *known])}
+    source = CopyNetTokenizer(vocab, segmenter, fold_whitespace=True).encode_source(text)
+    assert source.words == words
+    assert None not in source.offsets
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_folded_spaces_have_the_place_of_the_whitespace(side: str) -> None:
+    tokenizer = tiny_tokenizer(
+        segmenter="word_punct", max_source_oov=9, fold_whitespace=True, truncation_side=side, model_max_length=7
+    )
+    text = "Hi .\n\n(Mira) x.\t(Ann) y"
+    source = tokenizer.encode_source(text, max_length=7)
+    found = [text[slice(*span)] for span in source.offsets if span]
+    expected = ["Hi", ".", "\n\n", "(", "Mira", ")", "x", ".", "\t", "(", "Ann", ")", "y"]
+    assert found == (expected[:7] if side == "right" else expected[-7:])
+
+
+def test_a_megabyte_of_folded_spaces_has_its_places_in_linear_time() -> None:
+    tokenizer = tiny_tokenizer(segmenter="word_punct", fold_whitespace=True)
+    start = time.monotonic()
+    offsets = tokenizer.encode_source(".\n" * 500_000 + "x").offsets
+    assert time.monotonic() - start < 10
+    assert offsets[-1] == (1_000_000, 1_000_001)
 
 
 @settings(deadline=None)

@@ -356,6 +356,33 @@ def test_a_training_goes_on_while_more_of_the_augmented_pairs_are_learned() -> N
     assert find_end(args, state, patience=None) == "all validation targets were right in 7 evaluations"
 
 
+def test_a_training_does_not_end_at_an_evaluation_with_a_mistake() -> None:
+    args, state = selecting_by("mean_accuracy"), TrainerState(max_steps=3000)
+    for score in (100.0, 100.0, 100.0, 99.0, 100.0):
+        state.global_step += 100
+        state.log_history.append({"eval_mean_accuracy": score, "step": state.global_step})
+        reason = find_end(args, state, patience=None)
+        assert (reason is not None) is (state.global_step in (300, 500))
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [
+        ((99.5, 70.0), "the mean of mean_accuracy and compound_accuracy has not been better since step 100"),
+        ((97.9, 84.0), None),
+        ((97.5, 84.0), "the mean of mean_accuracy and compound_accuracy has not been better since step 100"),
+    ],
+)
+def test_accuracy_and_augmented_pairs_are_weighed_against_each_other(
+    last: tuple[float, float], reason: str | None
+) -> None:
+    args, state = selecting_by("mean_accuracy"), TrainerState(max_steps=3000, global_step=200)
+    for step, (accuracy, compounds) in ((100, (99.4, 80.3)), (200, last)):
+        scores = {"eval_mean_accuracy": accuracy, "eval_compound_accuracy": compounds}
+        state.log_history.append({**scores, "step": step})
+    assert find_end(args, state, patience=1) == reason
+
+
 FLAT = [50.0] * 20
 
 
@@ -408,7 +435,9 @@ def test_a_flat_training_goes_on_while_more_of_the_augmented_pairs_are_learned()
         if reason:
             break
     assert state.global_step == 17  # flat for a quarter: five of twenty
-    assert reason == "neither mean_accuracy nor compound_accuracy nor the loss has been better since step 12"
+    assert (
+        reason == "neither the mean of mean_accuracy and compound_accuracy nor the loss has been better since step 12"
+    )
 
 
 def test_no_training_ends_between_two_evaluations() -> None:

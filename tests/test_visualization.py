@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import sys
 import warnings
 import xml.etree.ElementTree as ET
@@ -11,12 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers import tiny_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from copynet_hf import copies_html, highlight_copies, plot_copy_heatmap
 from copynet_hf.model.prediction import Prediction
-from copynet_hf.visualization.highlighting import COPY_MARKS
+from copynet_hf.visualization.highlighting import COPY_MARKS, find_words
 
 
 def test_consecutive_copied_words_get_one_mark() -> None:
@@ -177,3 +180,20 @@ def test_labels_of_single_characters_are_upright() -> None:
 def test_pyplot_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # an import of it is an error
     plot_copy_heatmap(np.ones((1, 1)), ["a"], ["x"])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_folded_whitespace_is_shown_as_it_is_in_the_text(side: str) -> None:
+    text = 'Dear team,\n(urgent) move 12 crates.\r\n\r\n"Regards" '
+    options = {"segmenter": "word_punct", "fold_whitespace": True, "truncation_side": side}
+    tokenizer = tiny_tokenizer(**options, max_source_oov=20)
+    found, rest = find_words(text, tokenizer.encode_source(text).surfaces)
+    assert "".join(before + word for before, word in found) + rest == text
+    assert [word for _, word in found][:5] == ["Dear", "team", ",", "\n", "("]
+    cut = tokenizer.encode_source(text, max_length=6)
+    page = copies_html(text, {"source_words": cut.surfaces, "words": [], "copied": [], "is_truncated": True})
+    source = page.partition('<p data-name="source">')[2].partition("</p>")[0]
+    assert html.unescape(re.sub("<[^>]+>", "", source)) == text
+    read = [html.unescape(word) for word in re.findall(r'data-at="\d+"[^>]*>([^<]*)<', source)]
+    expected = ["Dear", "team", ",", "\n", "(", "urgent"] if side == "right" else ["crates", ".", "\r\n\r\n"]
+    assert read[: len(expected)] == expected

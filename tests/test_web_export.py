@@ -287,6 +287,7 @@ TOKENIZERS: dict[str, dict[str, Any]] = {
     "features": {"max_source_oov": 4, "feature_vocab": ["V", "PST", "constructor"]},
     "letters": {"max_source_oov": 9, "letter_vocab": "aeo东￭\u0301👩"},
     "folded whitespace": {"max_source_oov": 9, "fold_whitespace": True},
+    "folded, truncated": {"max_source_oov": 9, "fold_whitespace": True, "model_max_length": 5},
     "folded characters": {"max_source_oov": 9, "fold_whitespace": True, "segmenter": "char"},
     "case variants": {"max_source_oov": 9, "letter_vocab": "aeo", "case_variants": True, "segmenter": "whitespace"},
 }

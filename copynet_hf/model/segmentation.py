@@ -404,19 +404,35 @@ def get_segmenter(name: str) -> Segmenter:
 
 
 def find_spans(text: str, words: Sequence[str]) -> list[Span | None]:
-    """Where each word is in the text. Only spaces are passed over, and what may be words that are not found. A space
-    that the text has as other whitespace has no span."""
+    """Where each word is in the text. Only spaces are passed over, and what may be words that are not found."""
     spans: list[Span | None] = []
     end, is_lost = 0, False
     for word in words:
+        if word.isspace():
+            spans.append(span := find_space(text, word, end))
+            end = end if span is None else span[1]
+            continue
         start = text.find(word, end) if word else -1
         if start < 0 or (not is_lost and text[end:start].strip()):
             spans.append(None)
-            is_lost = is_lost or bool(word.strip())
+            is_lost = is_lost or bool(word)
             continue
         end, is_lost = start + len(word), False
         spans.append((start, end))
     return spans
+
+
+def find_space(text: str, word: str, start: int) -> Span | None:
+    """Where a word of whitespace is that follows this place; if the text has other whitespace there, all of that, as
+    after `fold_whitespace`. None: it has none."""
+    if text.startswith(word, start):
+        return start, start + len(word)
+    end = start
+    while end < len(text) and text[end].isspace():
+        end += 1
+    found = text.find(word, start, end)
+    first, last = (start, end) if found < 0 else (found, found + len(word))
+    return (first, last) if first < last else None
 
 
 def space_words(words: Sequence[str], join: Callable[[list[str]], str]) -> list[str]:

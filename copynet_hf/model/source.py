@@ -363,9 +363,9 @@ class ExtendedVocabulary:
         return SEGMENTERS[self.segmenter].split(text) if isinstance(text, str) else list(text)
 
     def _fold(self, text: Text) -> Text:
-        if not self.fold_whitespace or not isinstance(text, str) or self.segmenter == "whitespace":
+        if not self.fold_whitespace or not isinstance(text, str):
             return text
-        return fold_whitespace(text, self._ids, self.segmenter in CHAINED)
+        return fold_whitespace(text, self._ids, self._split)
 
     def _truncate(self, words: list[str], max_length: int | None, fact_words: int) -> list[str]:
         """The words that fit into `max_length` together with those of the facts."""

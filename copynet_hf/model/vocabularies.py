@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
-from itertools import groupby
 from typing import Literal
 from unicodedata import category
 
@@ -26,9 +25,9 @@ BOUNDARY, UNKNOWN_LETTER = 0, 1
 NUM_SPECIAL_LETTERS = 2  # the ids of the letters follow
 MAX_LETTERS_OF_WORD = 32  # of a longer word, half of them are its first letters, half its last ones
 MAX_LETTERS, MIN_LETTER_FREQUENCY = 1000, 2  # of a trained vocabulary
-# Whitespace that may be a word: all but single spaces within a text.
+# All but single spaces within a text.
 _WHITESPACE = re.compile(r"\A\s+|(?<!\s)(?! \S)\s+")
-_MAX_RUN = 64  # of one character of whitespace; no longer one is looked up
+_MAX_PART = 64  # characters of a longer word of whitespace that are looked up
 IGNORED_LABEL = -100  # the default ignore_index of torch's cross-entropy
 
 
@@ -89,33 +88,36 @@ def list_letters(words: Mapping[str, int]) -> str:
     return "".join(letters[:MAX_LETTERS])
 
 
-def fold_whitespace(text: str, vocab: Collection[str], has_runs: bool) -> str:
-    """A source with only the whitespace that a vocabulary has. Of other whitespace, the longest known part of each run
-    of a character is left; if there is none, a space, or at both ends nothing. So a model whose training pairs have no
-    line breaks reads these as spaces.
+def fold_whitespace(text: str, vocab: Collection[str], split: Callable[[str], list[str]]) -> str:
+    """A source with only the whitespace that a vocabulary has: a model whose training pairs have no line breaks reads
+    these as spaces.
+
+    Other whitespace becomes what the vocabulary has of it, such as one line break of two; if that is nothing, a space,
+    or at both ends of the text nothing.
 
     Args:
-        has_runs: whether a run of one character is a word, as in the segmenters of `CHAINED`, where a space between
-            words is none; else every character is.
+        split: splits whitespace into words.
     """
     if " ".join(text.split()) == text:  # most texts, in less time
         return text
-    space = " " if has_runs or " " in vocab else ""
 
     def fold(match: re.Match[str]) -> str:
-        runs = ["".join(run) for _, run in groupby(match[0])] if has_runs else list(match[0])
-        known = "".join(_find_known(run, vocab) for run in runs)
-        if known == match[0]:
-            return known
+        known, words = match[0], split(match[0])
+        while any(word not in vocab for word in words):
+            known = "".join(_find_known(word, vocab) for word in words)
+            words = split(known)
         is_end = match.start() == 0 or match.end() == len(text)
-        return known.strip(" ") or ("" if is_end else space)
+        if known == match[0] or known.strip(" "):
+            return known
+        return "" if is_end else known if known and known in match[0] else " "
 
     return _WHITESPACE.sub(fold, text)
 
 
-def _find_known(run: str, vocab: Collection[str]) -> str:
-    lengths = range(min(len(run), _MAX_RUN), 0, -1)
-    return next((run[:length] for length in lengths if run[:length] in vocab), "")
+def _find_known(word: str, vocab: Collection[str]) -> str:
+    """The longest part of the word, from its start, that the vocabulary has."""
+    lengths = (len(word), *range(min(len(word) - 1, _MAX_PART), 0, -1))
+    return next((word[:length] for length in lengths if word[:length] in vocab), "")
 
 
 def check_vocab(vocab: object, special_tokens: Sequence[object], added: set[str]) -> dict[str, int]:

@@ -125,10 +125,10 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
     All validation targets were right in three evaluations or more, the last of them 150 updates or more after the
-    first, and where pairs are augmented, none of the last three is the best one. Or, in the second half, for a quarter
-    of the updates and for five evaluations neither was one the best nor has the loss fallen: a model may improve for a
-    long time before more targets are right to the last word. Counted in the log of the run, which a resumed run
-    continues.
+    first, and where pairs are augmented, the score of `_rank` has not risen in the last three. Or, in the second half,
+    it has not risen for a quarter of the updates and for five evaluations, nor has the loss fallen: a model may get
+    better for a long time before more targets are right to the last word. Counted in the log of the run, which a
+    resumed run continues.
 
     Args:
         patience: replaces the second rule by a number of evaluations without a better score, counted from the start
@@ -141,20 +141,21 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     steps = [int(logs["step"]) for logs in evaluations]
     ranks = [(_rank(args, logs), step) for logs, step in zip(evaluations, steps, strict=True)]
     best_step = _find_highest(ranks)
-    is_accuracy, has_compounds = selects_by_accuracy(args), bool(list_scores(state, "compound_accuracy"))
+    is_accuracy = selects_by_accuracy(args)
+    has_compounds = is_accuracy and bool(list_scores(state, "compound_accuracy"))
+    score = f"the mean of {name} and compound_accuracy" if has_compounds else name
     full = [step for score, step in list_scores(state, name) if is_accuracy and score == 100.0]
     is_learned = not has_compounds or _count_after(best_step, steps) >= NUM_FULL
     if len(full) >= NUM_FULL and full[-1] == steps[-1] >= full[0] + FULL_UPDATES and is_learned:
         return f"all validation targets were right in {len(full)} evaluations"
     if patience is not None:
         is_over = 0 < patience <= _count_after(best_step, steps)
-        return f"{name} has not been better since step {best_step}" if is_over else None
+        return f"{score} has not been better since step {best_step}" if is_over else None
     best_step = max(best_step, _find_highest([(-loss, step) for loss, step in list_scores(state, "loss")]))
     # of the last evaluation, so that nothing ends between two of them, when an epoch begins
     is_flat = _count_after(best_step, steps) >= NUM_FLAT and steps[-1] - best_step >= FLAT_SHARE * state.max_steps
     is_over = is_accuracy and is_flat and steps[-1] >= EARLIEST_END * state.max_steps
-    scores = f"{name} nor compound_accuracy" if has_compounds else name
-    return f"neither {scores} nor the loss has been better since step {best_step}" if is_over else None
+    return f"neither {score} nor the loss has been better since step {best_step}" if is_over else None
 
 
 def list_scores(state: TrainerState, name: str) -> list[tuple[float, int]]:
@@ -183,8 +184,8 @@ def is_better(args: TrainingArguments, state: TrainerState, metrics: Mapping[str
 
 
 def _rank(args: TrainingArguments, metrics: Mapping[str, float]) -> float:
-    """What the best checkpoint has most of: the score that selects it, of an accuracy in a mean with that on augmented
-    pairs, which is 0 where it was not measured."""
+    """The score that selects the checkpoint, of which more is better: of an accuracy, its mean with that on augmented
+    pairs, which counts as 0 where it was not measured."""
     score = metrics[f"eval_{get_metric(args)}"]
     if selects_by_accuracy(args):
         return (1 - COMPOUND_SHARE) * score + COMPOUND_SHARE * metrics.get("eval_compound_accuracy", 0.0)
@@ -192,7 +193,7 @@ def _rank(args: TrainingArguments, metrics: Mapping[str, float]) -> float:
 
 
 def selects_by_accuracy(args: TrainingArguments) -> bool:
-    """Whether a training keeps the checkpoint with the highest accuracy."""
+    """Whether an accuracy selects the checkpoint that a training keeps."""
     return bool(args.load_best_model_at_end) and get_metric(args) in ACCURACIES
 
 

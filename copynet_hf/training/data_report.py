@@ -165,7 +165,7 @@ def describe_training(num_pairs: int | None, args: TrainingArguments, has_valida
             f"{_count(num_pairs, 'pair')}, {_count(updates, 'update')} of {_count(batch_size, 'pair')}, {shown} epochs"
         )
     if has_validation and args.load_best_model_at_end:
-        plan += f"; the checkpoint with the best {args.metric_for_best_model} on the validation pairs is kept"
+        plan += f"; the checkpoint that is best on the validation pairs, by {args.metric_for_best_model}, is kept"
     elif not has_validation:
         plan += "; without validation pairs, the last model is kept, whose confidence is not calibrated"
     return plan

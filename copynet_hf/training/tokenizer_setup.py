@@ -29,6 +29,7 @@ STREAM_SAMPLE_SIZE = 100_000  # pairs from which alignments are computed and, of
 MAX_GENERATED = 0.02
 """The share of a word's targets whose sources may lack it, for a word that sources often have in another form."""
 MAX_WHITESPACE = 0.01  # of the targets have whitespace outside the vocabulary, if that is read as a space
+MIN_WHITESPACE = 0.05  # of the sources have whitespace that is then in the vocabulary, unless a target has it
 MIN_NAMES = 5  # with the same endings in source and target
 MIN_UNITS, MIN_SUMS = 5, 20
 """The different numbers that are written with the same unit, as in 7w, and those to which the same digits are added,
@@ -107,8 +108,9 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
         spelling = train() if count_of_spelled > 1 else tokenizer
         changes = find_changes(spelling, rows, measure_reach(spelling, rows))
         tokenizer = train(count_of_spelled, changes) if changes else tokenizer
+    vocab, folds_whitespace = _fold_whitespace(tokenizer, list(spread(sample, REACH_SAMPLE_SIZE)))
     return CopyNetTokenizer(
-        tokenizer.get_vocab(),
+        vocab,
         segmenter=segmenter,
         max_source_oov=_count_slots(tokenizer, sample) if max_source_oov is None else max_source_oov,
         encoder_tokenizer=encoder,
@@ -116,16 +118,23 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
         feature_vocab=tokenizer.feature_vocab,
         letter_vocab=tokenizer.letter_vocab,
         case_variants=tokenizer.case_variants,
-        fold_whitespace=_folds_whitespace(tokenizer, spread(sample, REACH_SAMPLE_SIZE)),
+        fold_whitespace=folds_whitespace,
     )
 
 
-def _folds_whitespace(tokenizer: CopyNetTokenizer, rows: Iterable[Row]) -> bool:
-    """Whether line breaks and other whitespace outside the vocabulary may be read as a space: hardly a target has any
-    that it could copy."""
+def _fold_whitespace(tokenizer: CopyNetTokenizer, rows: Sequence[Row]) -> tuple[dict[str, int], bool]:
+    """The vocabulary, and whether line breaks and other whitespace outside it may be read as a space: hardly a target
+    has any that it could copy. The vocabulary is then without whitespace that few sources and no target have, which a
+    model would hardly learn to read."""
     vocab, split = tokenizer.get_vocab(), get_segmenter(tokenizer.segmenter).split
-    has_others = [any(word.isspace() and word not in vocab for word in split(row["summary"])) for row in rows]
-    return sum(has_others) <= MAX_WHITESPACE * len(has_others)
+    in_sources, in_targets = (
+        Counter(word for row in rows for word in {*split(row[name])} if word.isspace()) for name in ("text", "summary")
+    )
+    if sum(count for word, count in in_targets.items() if word not in vocab) > MAX_WHITESPACE * len(rows):
+        return vocab, False
+    is_read = {" ", *in_targets, *(word for word, count in in_sources.items() if count >= MIN_WHITESPACE * len(rows))}
+    known = [word for word in vocab if word in is_read or not word.isspace()]
+    return {word: index for index, word in enumerate(known)}, True
 
 
 def _count_slots(tokenizer: CopyNetTokenizer, sample: Pairs) -> int:

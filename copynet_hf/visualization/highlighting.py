@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from ..model.prediction import Prediction
+from ..model.segmentation import find_space
 
 Style = Literal["ansi", "plain", "html"]
 
@@ -166,6 +167,11 @@ def find_words(text: str, words: Sequence[str]) -> tuple[list[tuple[str, str]], 
     found: list[tuple[str, str]] = []
     end, is_lost = 0, False
     for word in words:
+        space = find_space(text, word, end) if word.isspace() and not is_lost else None
+        if space is not None:
+            found.append((text[end : space[0]], text[slice(*space)]))
+            end = space[1]
+            continue
         start = text.find(word, end)
         if start < 0:
             found.append((" " if found else "", word))
@@ -182,7 +188,7 @@ def _find_start(text: str, words: Sequence[str]) -> int:
     """Where the words start that end the text."""
     start = len(text)
     for word in reversed(words):
-        start = max(text.rfind(word, 0, start), 0)
+        start = len(text[:start].rstrip()) if word.isspace() else max(text.rfind(word, 0, start), 0)
     return start
 
 

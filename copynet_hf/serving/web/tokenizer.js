@@ -28,10 +28,9 @@ const S = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u20
 const W = "\\p{L}\\p{N}_";
 const SPACES = new RegExp(`[${S}]+`, "u");
 const IS_SPACE = new RegExp(`^[${S}]+$`, "u");
-/** Whitespace that may be a word: all but single spaces within a text. */
+/** All whitespace but single spaces within a text. */
 const WHITESPACE = new RegExp(`^[${S}]+|(?<![${S}])(?! [^${S}])[${S}]+`, "gu");
-const RUNS = /(.)\1*/gsu; // of one character
-const MAX_RUN = 64;
+const MAX_PART = 64;
 const LEADING_SPACE = new RegExp(`^[${S}]*`, "u");
 
 const JOINER = "\uffed";
@@ -320,8 +319,7 @@ export class Tokenizer {
     this.maxSourceOov = vocabulary.max_source_oov;
     this.maxLength = vocabulary.max_length ?? Infinity;
     this.truncationSide = vocabulary.truncation_side;
-    this.foldsWhitespace = (vocabulary.fold_whitespace ?? false) && vocabulary.segmenter !== "whitespace";
-    this.hasRuns = vocabulary.segmenter !== "char";
+    this.foldsWhitespace = vocabulary.fold_whitespace ?? false;
     /** What separates features where they are typed. */
     this.featuresSeparator = vocabulary.features_separator;
     this.featureIds = new Map(Object.entries(vocabulary.feature_ids));
@@ -363,24 +361,29 @@ export class Tokenizer {
   }
 
   /**
-   * A text whose whitespace the vocabulary has: of a run of one character the longest one that it has; where it has
-   * none, a space, or at both ends nothing.
+   * A text with only the whitespace that the vocabulary has. In place of other whitespace stands what the vocabulary has
+   * of it; if that is nothing, a space, or nothing at both ends of the text.
    */
   fold(text) {
-    const space = this.hasRuns || this.ids.has(" ") ? " " : "";
     return text.replace(WHITESPACE, (whitespace, start) => {
-      const runs = this.hasRuns ? whitespace.match(RUNS) : Array.from(whitespace);
-      const known = runs.map((run) => this.findKnown(run)).join("");
-      if (known === whitespace) return known;
-      const isEnd = start === 0 || start + whitespace.length === text.length;
-      return known.replace(/^ +| +$/g, "") || (isEnd ? "" : space);
+      let known = whitespace;
+      let words = this.segmenter.split(known);
+      while (!words.every((word) => this.ids.has(word))) {
+        known = words.map((word) => this.findKnown(word)).join("");
+        words = this.segmenter.split(known);
+      }
+      if (known === whitespace || /[^ ]/.test(known)) return known;
+      if (start === 0 || start + whitespace.length === text.length) return "";
+      return known && whitespace.includes(known) ? known : " ";
     });
   }
 
-  findKnown(run) {
-    let length = Math.min(run.length, MAX_RUN);
-    while (length && !this.ids.has(run.slice(0, length))) length -= 1;
-    return run.slice(0, length);
+  /** The longest part of a word, from its start, that the vocabulary has. */
+  findKnown(word) {
+    if (this.ids.has(word)) return word;
+    let length = Math.min(word.length - 1, MAX_PART);
+    while (length > 0 && !this.ids.has(word.slice(0, length))) length -= 1;
+    return word.slice(0, Math.max(length, 0));
   }
 
   /** A word as it is in a text, without marks. */
@@ -448,12 +451,19 @@ function findSpans(text, words) {
   let end = 0;
   return words.map((word) => {
     if (word === "") return null;
-    const start = text.indexOf(word, end);
-    // a space that the text has as other whitespace
-    if (IS_SPACE.test(word) && (start < 0 || !isBlank(text.slice(end, start)))) return null;
-    end = start + word.length;
+    const [start, stop] = IS_SPACE.test(word) ? findSpace(text, word, end) : [text.indexOf(word, end)];
+    end = stop ?? start + word.length;
     return [start, end];
   });
+}
+
+/** Where a word of whitespace is that follows this place: if the text has other whitespace there, all of that. */
+function findSpace(text, word, start) {
+  if (text.startsWith(word, start)) return [start, start + word.length];
+  let end = start;
+  while (end < text.length && IS_SPACE.test(text[end])) end += 1;
+  const found = text.slice(start, end).indexOf(word);
+  return found < 0 ? [start, end] : [start + found, start + found + word.length];
 }
 
 /** Whether there is nothing but spaces. */

@@ -98,3 +98,12 @@ def test_the_functions_named_for_each_equation_exist():
         found = import_module(f"copynet_hf.model.{module}")
         for part in name.split("."):
             found = getattr(found, part)
+
+
+def test_the_functions_named_for_other_files_exist():
+    names = re.findall(r"`([\w/]+\.py)`[:,] (?:class )?((?:`\w+`(?:, | and )?)+)", PAGE)
+    assert len(names) > 10
+    for file, listed in names:
+        tree = ast.parse((ROOT / "copynet_hf" / file).read_text(encoding="utf-8"))
+        defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        assert {*re.findall(r"\w+", listed)} - {"and"} <= defined, file

@@ -423,8 +423,8 @@ def find_spans(text: str, words: Sequence[str]) -> list[Span | None]:
 
 
 def find_space(text: str, word: str, start: int) -> Span | None:
-    """Where a word of whitespace is that follows this place; if the text has other whitespace there, all of that, as
-    after `fold_whitespace`. None: it has none."""
+    """Where a word of whitespace is that follows this place; if the text has other whitespace there
+    (`fold_unknown_whitespace`), all of that. None: it has none."""
     if text.startswith(word, start):
         return start, start + len(word)
     end = start

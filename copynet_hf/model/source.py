@@ -29,7 +29,7 @@ from .vocabularies import (
     Text,
     check_text,
     find_feature_ids,
-    fold_whitespace,
+    fold_unknown_whitespace,
 )
 
 _T = TypeVar("_T")
@@ -365,7 +365,7 @@ class ExtendedVocabulary:
     def _fold(self, text: Text) -> Text:
         if not self.fold_whitespace or not isinstance(text, str):
             return text
-        return fold_whitespace(text, self._ids, self._split)
+        return fold_unknown_whitespace(text, self._ids, self._split)
 
     def _truncate(self, words: list[str], max_length: int | None, fact_words: int) -> list[str]:
         """The words that fit into `max_length` together with those of the facts."""

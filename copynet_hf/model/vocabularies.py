@@ -88,7 +88,7 @@ def list_letters(words: Mapping[str, int]) -> str:
     return "".join(letters[:MAX_LETTERS])
 
 
-def fold_whitespace(text: str, vocab: Collection[str], split: Callable[[str], list[str]]) -> str:
+def fold_unknown_whitespace(text: str, vocab: Collection[str], split: Callable[[str], list[str]]) -> str:
     """A source with only the whitespace that a vocabulary has: a model whose training pairs have no line breaks reads
     these as spaces.
 
@@ -106,10 +106,12 @@ def fold_whitespace(text: str, vocab: Collection[str], split: Callable[[str], li
         while any(word not in vocab for word in words):
             known = "".join(_find_known(word, vocab) for word in words)
             words = split(known)
-        is_end = match.start() == 0 or match.end() == len(text)
         if known == match[0] or known.strip(" "):
             return known
-        return "" if is_end else known if known and known in match[0] else " "
+        if match.start() == 0 or match.end() == len(text):
+            return ""
+        are_together = known and known in match[0]  # not one from either side of an unknown tab
+        return known if are_together else " "
 
     return _WHITESPACE.sub(fold, text)
 

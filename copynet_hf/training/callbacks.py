@@ -138,24 +138,23 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     evaluations = [logs for logs in state.log_history if f"eval_{name}" in logs]
     if not evaluations or not args.load_best_model_at_end or state.global_step >= state.max_steps:
         return None
-    steps = [int(logs["step"]) for logs in evaluations]
-    ranks = [(_rank(args, logs), step) for logs, step in zip(evaluations, steps, strict=True)]
-    best_step = _find_highest(ranks)
+    ranks = [(_rank(args, logs), int(logs["step"])) for logs in evaluations]
+    best_step, steps = _find_highest(ranks), [step for _, step in ranks]
     is_accuracy = selects_by_accuracy(args)
     has_compounds = is_accuracy and bool(list_scores(state, "compound_accuracy"))
-    score = f"the mean of {name} and compound_accuracy" if has_compounds else name
+    shown = f"the mean of {name} and compound_accuracy" if has_compounds else name
     full = [step for score, step in list_scores(state, name) if is_accuracy and score == 100.0]
     is_learned = not has_compounds or _count_after(best_step, steps) >= NUM_FULL
     if len(full) >= NUM_FULL and full[-1] == steps[-1] >= full[0] + FULL_UPDATES and is_learned:
         return f"all validation targets were right in {len(full)} evaluations"
     if patience is not None:
         is_over = 0 < patience <= _count_after(best_step, steps)
-        return f"{score} has not been better since step {best_step}" if is_over else None
+        return f"{shown} has not been better since step {best_step}" if is_over else None
     best_step = max(best_step, _find_highest([(-loss, step) for loss, step in list_scores(state, "loss")]))
     # of the last evaluation, so that nothing ends between two of them, when an epoch begins
     is_flat = _count_after(best_step, steps) >= NUM_FLAT and steps[-1] - best_step >= FLAT_SHARE * state.max_steps
     is_over = is_accuracy and is_flat and steps[-1] >= EARLIEST_END * state.max_steps
-    return f"neither {score} nor the loss has been better since step {best_step}" if is_over else None
+    return f"neither {shown} nor the loss has been better since step {best_step}" if is_over else None
 
 
 def list_scores(state: TrainerState, name: str) -> list[tuple[float, int]]:

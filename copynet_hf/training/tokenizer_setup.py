@@ -102,13 +102,12 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
             model_max_length=max_length,
         )
 
-    tokenizer = train(count_of_spelled)
+    tokenizer, rows = train(count_of_spelled), list(spread(sample, REACH_SAMPLE_SIZE))
     if has_chains:
-        rows = list(spread(sample, REACH_SAMPLE_SIZE))
         spelling = train() if count_of_spelled > 1 else tokenizer
         changes = find_changes(spelling, rows, measure_reach(spelling, rows))
         tokenizer = train(count_of_spelled, changes) if changes else tokenizer
-    vocab, folds_whitespace = _fold_whitespace(tokenizer, list(spread(sample, REACH_SAMPLE_SIZE)))
+    vocab, folds_whitespace = _choose_whitespace(tokenizer, rows)
     return CopyNetTokenizer(
         vocab,
         segmenter=segmenter,
@@ -122,7 +121,7 @@ def train_tokenizer(train_pairs: Pairs, args: TrainArguments) -> CopyNetTokenize
     )
 
 
-def _fold_whitespace(tokenizer: CopyNetTokenizer, rows: Sequence[Row]) -> tuple[dict[str, int], bool]:
+def _choose_whitespace(tokenizer: CopyNetTokenizer, rows: Sequence[Row]) -> tuple[dict[str, int], bool]:
     """The vocabulary, and whether line breaks and other whitespace outside it may be read as a space: hardly a target
     has any that it could copy. The vocabulary is then without whitespace that few sources and no target have, which a
     model would hardly learn to read."""

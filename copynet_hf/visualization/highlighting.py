@@ -162,7 +162,7 @@ def find_words(text: str, words: Sequence[str]) -> tuple[list[tuple[str, str]], 
     """Each word with the text before it, and the rest of the text.
 
     A word that is not found, because the tokenizer has normalised it or does not know it, follows a space, and takes
-    the place of the text up to the next word.
+    the place of the text up to the next word. Whitespace is that of the text.
     """
     found: list[tuple[str, str]] = []
     end, is_lost = 0, False

@@ -23,6 +23,7 @@ from copynet_hf.model.prediction import predict
 from copynet_hf.training.compound_copies import (
     IDENTIFIER,
     add_compounds,
+    count_versions,
     find_copied,
     find_names,
     find_phrases,
@@ -433,9 +434,10 @@ def test_the_training_pairs_alone_change_and_only_where_the_model_copies(mechani
     assert list(trainer.eval_dataset["labels"]) == list(same)
     loader = trainer.get_train_dataloader()
     rows = [row for batch in loader.batch_sampler for row in batch]
-    assert sorted(row % len(pairs) for row in rows) == [*range(len(pairs))]
+    of_pair = [row if row < len(pairs) else (row - len(pairs)) // 8 for row in rows]  # eight versions of each
+    assert sorted(of_pair) == [*range(len(pairs))]
     assert list(trainer.train_dataset["labels"]) == list(same)
-    number = sum(loader.dataset[row]["labels"] != same[row % len(pairs)] for row in rows)
+    number = sum(loader.dataset[row]["labels"] != same[pair] for row, pair in zip(rows, of_pair, strict=True))
     assert number == 0 if mechanism == "none" else number > 30
 
 
@@ -447,6 +449,31 @@ def test_validation_compounds_are_pairs_that_change() -> None:
     assert len(compounds) == 9
     assert {row["text"] for row in compounds}.isdisjoint(pairs["text"])
     assert take_compounds(pairs.select([40]), tokenizer, 9, None) is None
+    few = take_compounds(pairs.select([0, 1, 2, 40]), tokenizer, 20, None)  # of few pairs, several versions
+    assert few is not None
+    assert len({row["text"] for row in few}) == len(few) > 9
+    assert take_compounds(pairs, train(pairs, segmenter="whitespace"), 9, None) is None
+
+
+def test_versions_of_a_pair_follow_each_other_and_are_the_same_in_each_run() -> None:
+    pairs = calls(20)
+    tokenizer = train(pairs)
+    changed = add_compounds(pairs, tokenizer, 1.0, num_versions=3)
+    assert len(changed) == 60
+    assert list(changed) == list(add_compounds(pairs, tokenizer, 1.0, num_versions=3))
+    assert list(changed)[::3] == list(add_compounds(pairs, tokenizer, 1.0))
+    for row, pair in enumerate(pairs):
+        versions = [changed[3 * row + version]["text"] for version in range(3)]
+        assert len({*versions}) > 1
+        assert all(text.split()[0] == pair["text"].split()[0] for text in versions)
+
+
+@pytest.mark.parametrize(
+    ("num_pairs", "size", "expected"),
+    [(100, 5000, 8), (625, 5000, 8), (800, 5000, 6), (2000, 5000, 2), (10_000, 5000, 1), (100, 512, 5), (0, 512, 8)],
+)
+def test_few_pairs_have_more_versions(num_pairs: int, size: int, expected: int) -> None:
+    assert count_versions(num_pairs, size) == expected
 
 
 def test_an_evaluation_says_how_many_augmented_pairs_are_right_once_half_of_the_targets_are(
@@ -480,14 +507,20 @@ def test_an_evaluation_says_how_many_augmented_pairs_are_right_once_half_of_the_
 
     metrics = evaluate(*pairs.select(range(29)))
     assert metrics["eval_sequence_accuracy"] == 100.0
-    assert metrics["eval_compound_accuracy"] > 50
+    compounds = take_compounds(pairs.select(range(29)), tokenizer, 512, None)
+    assert compounds is not None
+    assert len(compounds) > 64
+    outputs = predict(trainer.copynet, tokenizer, list(compounds["text"]), num_beams=1)
+    right = sum(output.text == target for (output, *_), target in zip(outputs, compounds["summary"], strict=True))
+    assert metrics["eval_compound_accuracy"] == pytest.approx(100 * right / len(compounds))
+    assert 50 < metrics["eval_compound_accuracy"] < 100
     assert "eval_compound_accuracy" not in evaluate(*pairs.select(range(14)), *[wrong] * 16)  # fewer than half right
 
 
 @pytest.mark.parametrize("lengths", [[1] * 400, [*range(1, 201), *range(201, 401)]])
 def test_each_epoch_draws_its_share_of_second_versions(lengths: list[int]) -> None:
     epochs = iter((0, 0, 1))
-    sampler = EpochSampler(8, lengths, 0, lambda: next(epochs), 0.3)
+    sampler = EpochSampler(8, lengths, 0, lambda: next(epochs), 0.3, 1)
     assert len(sampler) == 200
     orders = []
     for _ in range(3):
@@ -499,7 +532,20 @@ def test_each_epoch_draws_its_share_of_second_versions(lengths: list[int]) -> No
     assert {row for row in orders[0] if row >= 200} != {row for row in orders[2] if row >= 200}
     if lengths[0] != lengths[1]:  # the longest version comes first, in its batch of about the same length
         assert lengths[orders[0][0]] == max(lengths[row] for row in orders[0])
-    assert [*EpochSampler(8, lengths[:200], 0, lambda: 0)] == [*EpochSampler(8, lengths[:200], 0, lambda: 0, 0.0)]
+    assert [*EpochSampler(8, lengths[:200], 0, lambda: 0)] == [*EpochSampler(8, lengths[:200], 0, lambda: 0, 0.3)]
+
+
+def test_each_of_several_versions_of_a_pair_is_drawn() -> None:
+    epochs = iter(range(200))
+    # ten pairs, and four versions of each
+    sampler = EpochSampler(4, [1] * 50, 0, lambda: next(epochs), 0.3, 4)
+    assert len(sampler) == 10
+    drawn: set[int] = set()
+    for _ in range(200):
+        rows = [*sampler]
+        assert sorted(row if row < 10 else (row - 10) // 4 for row in rows) == [*range(10)]
+        drawn.update(rows)
+    assert drawn == {*range(50)}
 
 
 def test_a_run_finds_what_another_process_has_made() -> None:

@@ -55,6 +55,7 @@ LENGTHENED = RENUMBERED = 0.5  # the shares of the pairs in which a phrase has o
 MAX_DRAWS = 5  # of a word that the source does not have
 SHORTENED = 0.3  # the share of two-word names that lose a word, if the first one is drawn
 MIN_OTHERS = 200  # words from which parts of compounds are drawn; if there are fewer, some are made
+MAX_VERSIONS, MAX_AUGMENTED = 8, 5_000  # of a training pair, and of all, which take seconds; 1 of each of more pairs
 SAMPLE_SIZE = 1_000  # pairs from which names, and the other parts of compounds, are taken
 _FILES = Path(__file__), Path(__file__).with_name("copied_numbers.py")
 _CODE = Hasher.hash_bytes([CODE.encode(), UNSPACED.encode(), *(file.read_bytes() for file in _FILES)])
@@ -66,11 +67,13 @@ def add_compounds(
     share: float,
     max_target_length: int | None = None,
     num_proc: int | None = None,
+    *,
+    num_versions: int = 1,
 ) -> Pairs:
     """Augments this share of the pairs: one or two of the words and identifiers of `find_copied` get another shape,
     wherever source and target have them, or a name of two words loses one of them. Where the target copies phrases and
     numbers, half of the pairs have a word more in a phrase, and half a number of another shape. With the same pairs
-    and tokenizer, a pair always changes in the same way.
+    and tokenizer, a pair always changes in the same ways.
 
     Pairs with facts or features do not change, nor do those of the segmenters `whitespace`, `jieba` and `fugashi`. A
     pair also stays as it is if its source would be truncated, its target would exceed the limit, or more of the target
@@ -82,6 +85,7 @@ def add_compounds(
         share: of the pairs, from 0 to 1; which pairs depends on their texts alone.
         max_target_length: the limit of the tokens of a target; None: no limit.
         num_proc: number of processes; ignored for an `IterableDataset`.
+        num_versions: of each pair, one after the other in its place, each with changes of its own.
     """
     columns = pairs.column_names or list(next(iter(pairs)))
     if not share or tokenizer.segmenter not in ("char", *CHAINED) or {"facts", "features"} & {*columns}:
@@ -90,15 +94,19 @@ def add_compounds(
     if found is None:
         return pairs
 
-    def augment(text: str, target: str) -> tuple[str, str]:
-        random = Random(text)
+    def augment(text: str, target: str, version: int) -> tuple[str, str]:
+        random = Random(f"{version} {text}")
         if random.random() >= share:
             return text, target
         changed = found.change(text, target, random)
         return changed if _is_as_easy(changed, (text, target), tokenizer, max_target_length) else (text, target)
 
     def change(rows: Mapping[str, list[str]], code: str) -> dict[str, list[str]]:
-        changed = [augment(*pair) for pair in zip(rows["text"], rows["summary"], strict=True)]
+        changed = [
+            augment(text, target, version)
+            for text, target in zip(rows["text"], rows["summary"], strict=True)
+            for version in range(num_versions)
+        ]
         return {"text": [text for text, _ in changed], "summary": [target for _, target in changed]}
 
     options: dict[str, Any] = (
@@ -175,11 +183,20 @@ def _find_changes(sample: Sequence[Row], tokenizer: CopyNetTokenizer) -> _Change
 
 
 def take_compounds(pairs: Dataset, tokenizer: CopyNetTokenizer, size: int, *limits: int | None) -> Dataset | None:
-    """Some pairs as `add_compounds` changes them, with these limits; None: of a sample, it changes none."""
+    """Some pairs as `add_compounds` changes them, with these limits; of few pairs, several versions. None: of a
+    sample, it changes none."""
     pairs = pairs.select(take_spread(range(len(pairs)), SAMPLE_SIZE))
-    changed = add_compounds(pairs, tokenizer, 1.0, *limits)
-    rows = [row for row, (old, new) in enumerate(zip(pairs, changed, strict=True)) if old != new]
+    num_versions = count_versions(len(pairs), size)
+    changed = add_compounds(pairs, tokenizer, 1.0, *limits, num_versions=num_versions)
+    if changed is pairs:
+        return None
+    rows = [row for row, new in enumerate(changed) if new != pairs[row // num_versions]]
     return cast(Dataset, changed).select(take_spread(rows, size)) if rows else None
+
+
+def count_versions(num_pairs: int, size: int = MAX_AUGMENTED) -> int:
+    """How many augmented versions each pair has: up to `MAX_VERSIONS`, in all at most about this number."""
+    return min(max(1, round(size / max(1, num_pairs))), MAX_VERSIONS)
 
 
 def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> set[str]:

@@ -50,7 +50,7 @@ from .callbacks import (
     selects_by_accuracy,
 )
 from .checkpoints import NUM_PROCESSES, RECORD_FILE, SECONDS, STATE_FILE, find_damage
-from .compound_copies import add_compounds, take_compounds
+from .compound_copies import add_compounds, count_versions, take_compounds
 from .dataset import Pairs, encode_pairs, take_spread
 from .encoder_training import split_parameter_groups
 from .guided_attention import GUIDED_UPDATES, build_guide
@@ -60,6 +60,7 @@ from .vocabulary_dropout import append_letters, drop_from_vocabulary, find_drop_
 from .weight_average import WeightAverage
 
 SAMPLE_SIZE = 64  # of the evaluation pairs, and of those with wrong words, for which outputs are generated
+NUM_COMPOUNDS = 512  # augmented validation pairs
 DRAWN = ("random", "group_by_length")  # the strategies of `EpochSampler`
 STREAM_BUFFER = 10_000  # pairs in memory among which a stream is shuffled
 
@@ -81,8 +82,8 @@ class CopyNetTrainer(Trainer):
     greedily, with `<unk>` allowed, for the first `SAMPLE_SIZE`, of which it logs `eval_copy_mode_fraction` (the words
     written by the copy mode, in percent) and `eval_unk_rate`. Once teacher forcing finds at most half of the targets
     wrong, outputs are generated for up to `SAMPLE_SIZE` of these, too: one may be right in other tokens. If then half
-    are right, it logs `eval_compound_accuracy`, the percentage of up to `SAMPLE_SIZE` augmented validation pairs that
-    are right.
+    are right, it logs `eval_compound_accuracy`, the sequence accuracy on up to `NUM_COMPOUNDS` augmented validation
+    pairs under teacher forcing.
 
     Args:
         pairs: the splits `train` and, where given, `validation`.
@@ -102,16 +103,19 @@ class CopyNetTrainer(Trainer):
     ) -> None:
         train, validation = pairs["train"], pairs.get("validation")
         limits = (run_args.max_target_length, run_args.preprocessing_num_workers)
-        self.compounds: Dataset | None = None  # all training pairs, augmented; `EpochSampler` draws a share of them
+        self.compounds: Dataset | None = None  # versions of all training pairs, of which `EpochSampler` draws a share
         self.validation_compounds: Dataset | None = None  # some validation pairs, augmented
         self.compound_copies = run_args.compound_copies
         if self.compound_copies and model.config.copies and isinstance(tokenizer, CopyNetTokenizer):
             if validation is not None:
-                self.validation_compounds = take_compounds(validation, tokenizer, SAMPLE_SIZE, *limits)
+                changed = take_compounds(validation, tokenizer, NUM_COMPOUNDS, *limits)
+                self.validation_compounds = None if changed is None else encode_pairs(changed, tokenizer, *limits)
             if isinstance(train, IterableDataset) or training_args.train_sampling_strategy not in DRAWN:
                 train = add_compounds(train, tokenizer, self.compound_copies, *limits)
-            elif (changed := add_compounds(train, tokenizer, 1.0, *limits)) is not train:
-                self.compounds = encode_pairs(changed, tokenizer, *limits)
+            else:
+                versions = count_versions(len(train))
+                changed = add_compounds(train, tokenizer, 1.0, *limits, num_versions=versions)
+                self.compounds = None if changed is train else encode_pairs(changed, tokenizer, *limits)
         if isinstance(train, IterableDataset) and training_args.train_sampling_strategy == "random":
             train = train.shuffle(seed=_find_data_seed(training_args), buffer_size=STREAM_BUFFER)
         super().__init__(
@@ -197,7 +201,8 @@ class CopyNetTrainer(Trainer):
             _list_lengths(dataset) if strategy == "group_by_length" else [1] * len(dataset),
             _find_data_seed(self.args),
             lambda: int(self.state.epoch or 0),
-            self.compound_copies if len(dataset) > len(cast(Dataset, self.train_dataset)) else 0.0,
+            self.compound_copies,
+            len(dataset) // len(cast(Dataset, self.train_dataset)) - 1,
         )
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Any:
@@ -298,8 +303,9 @@ class CopyNetTrainer(Trainer):
         is_right[broadcast_object_list(written)[0]] = True
         scores = measure_accuracy(is_right, labels)
         if self.validation_compounds is not None and scores["sequence_accuracy"] >= 50:
-            found = [self._are_written(self.validation_compounds) if self.is_world_process_zero() else None]
-            scores["compound_accuracy"] = 100 * float(np.mean(broadcast_object_list(found)[0]))
+            compounds = self.get_test_dataloader(self.validation_compounds)
+            found = super().evaluation_loop(compounds, "Augmented pairs", metric_key_prefix="augmented").metrics
+            scores["compound_accuracy"] = cast("dict[str, float]", found)["augmented_sequence_accuracy"]
         return scores
 
     def _find_written(self, is_right: np.ndarray, labels: np.ndarray, pairs: Dataset) -> list[int]:
@@ -390,23 +396,33 @@ class EpochSampler(LengthGroupedSampler):
             so that it has the same pairs with any number of processes.
         lengths: of all pairs; if they are all the same, the order is random.
         get_epoch: returns the number of epochs that are finished.
-        share: of the pairs that are drawn in the second of two versions; the pairs are then followed by these, in the
-            same order. 0: there is one version of each.
+        share: of the pairs that are drawn in another version.
+        num_versions: how many others each pair has. In `lengths`, all pairs come first, then the others of the first
+            pair, of the second, ….
     """
 
     def __init__(
-        self, batch_size: int, lengths: list[int], seed: int, get_epoch: Callable[[], int], share: float = 0.0
+        self,
+        batch_size: int,
+        lengths: list[int],
+        seed: int,
+        get_epoch: Callable[[], int],
+        share: float = 0.0,
+        num_versions: int = 0,
     ) -> None:
-        self.num_pairs = len(lengths) // 2 if share else len(lengths)
+        self.num_pairs, self.num_versions = len(lengths) // (1 + num_versions), num_versions
         super().__init__(batch_size, lengths=lengths[: self.num_pairs])
         self.all_lengths, self.seed, self.get_epoch, self.share = lengths, seed, get_epoch, share
 
     def __iter__(self) -> Iterator[int]:
         self.generator = torch.Generator().manual_seed(self.seed + self.get_epoch())
         rows = list(range(self.num_pairs))
-        if self.share:
-            is_second = torch.rand(self.num_pairs, generator=self.generator) < self.share
-            rows = [row + self.num_pairs * second for row, second in zip(rows, is_second.tolist(), strict=True)]
+        if self.num_versions:
+            size = (self.num_pairs,)
+            is_other = torch.rand(size, generator=self.generator) < self.share
+            version = torch.randint(self.num_versions, size, generator=self.generator)
+            first = self.num_pairs + self.num_versions * torch.arange(self.num_pairs)
+            rows = torch.where(is_other, first + version, torch.arange(self.num_pairs)).tolist()
             self.lengths = [self.all_lengths[row] for row in rows]
         return map(rows.__getitem__, super().__iter__())
 

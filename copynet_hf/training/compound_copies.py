@@ -9,6 +9,7 @@ copied_numbers.py.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections import Counter
@@ -55,7 +56,7 @@ LENGTHENED = RENUMBERED = 0.5  # the shares of the pairs in which a phrase has o
 MAX_DRAWS = 5  # of a word that the source does not have
 SHORTENED = 0.3  # the share of two-word names that lose a word, if the first one is drawn
 MIN_OTHERS = 200  # words from which parts of compounds are drawn; if there are fewer, some are made
-MAX_VERSIONS, MAX_AUGMENTED = 8, 5_000  # of a training pair, and of all, which take seconds; 1 of each of more pairs
+MAX_VERSIONS, MAX_AUGMENTED = 4, 2_500  # of a pair, and of all training pairs: each takes milliseconds
 SAMPLE_SIZE = 1_000  # pairs from which names, and the other parts of compounds, are taken
 _FILES = Path(__file__), Path(__file__).with_name("copied_numbers.py")
 _CODE = Hasher.hash_bytes([CODE.encode(), UNSPACED.encode(), *(file.read_bytes() for file in _FILES)])
@@ -186,7 +187,7 @@ def take_compounds(pairs: Dataset, tokenizer: CopyNetTokenizer, size: int, *limi
     """Some pairs as `add_compounds` changes them, with these limits; of few pairs, several versions. None: of a
     sample, it changes none."""
     pairs = pairs.select(take_spread(range(len(pairs)), SAMPLE_SIZE))
-    num_versions = count_versions(len(pairs), size)
+    num_versions = math.ceil(size / max(1, len(pairs)))
     changed = add_compounds(pairs, tokenizer, 1.0, *limits, num_versions=num_versions)
     if changed is pairs:
         return None
@@ -194,9 +195,9 @@ def take_compounds(pairs: Dataset, tokenizer: CopyNetTokenizer, size: int, *limi
     return cast(Dataset, changed).select(take_spread(rows, size)) if rows else None
 
 
-def count_versions(num_pairs: int, size: int = MAX_AUGMENTED) -> int:
-    """How many augmented versions each pair has: up to `MAX_VERSIONS`, in all at most about this number."""
-    return min(max(1, round(size / max(1, num_pairs))), MAX_VERSIONS)
+def count_versions(num_pairs: int) -> int:
+    """How many augmented versions each training pair has: `MAX_VERSIONS` of few pairs, one of many."""
+    return min(max(1, round(MAX_AUGMENTED / max(1, num_pairs))), MAX_VERSIONS)
 
 
 def find_names(pairs: Sequence[Row], tokenizer: CopyNetTokenizer) -> set[str]:

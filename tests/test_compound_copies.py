@@ -453,6 +453,17 @@ def test_validation_compounds_are_pairs_that_change() -> None:
     assert few is not None
     assert len({row["text"] for row in few}) == len(few) > 9
     assert take_compounds(pairs, train(pairs, segmenter="whitespace"), 9, None) is None
+    assert take_compounds(pairs.add_column("features", [["a"]] * 41), tokenizer, 9, None) is None
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_other_columns_are_left_out_of_augmented_pairs(is_stream: bool) -> None:
+    pairs = calls(20)
+    tokenizer = train(pairs)
+    numbered = pairs.add_column("id", list(range(20)))
+    changed = add_compounds(numbered.to_iterable_dataset() if is_stream else numbered, tokenizer, 1.0, num_versions=3)
+    assert list(changed) == list(add_compounds(pairs, tokenizer, 1.0, num_versions=3))
+    assert list(take_compounds(numbered, tokenizer, 30) or ()) == list(take_compounds(pairs, tokenizer, 30) or ())
 
 
 def test_versions_of_a_pair_follow_each_other_and_are_the_same_in_each_run() -> None:

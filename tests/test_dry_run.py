@@ -25,7 +25,7 @@ SMALL = {"embedding_size": 4, "hidden_size": 6, "encoder_hidden_size": 3, "atten
 def arguments(tmp_path: Path) -> dict:
     files = {}
     for split, numbers in {"train": range(200), "validation": range(190, 210)}.items():
-        rows = [{"text": f"please call the man name{n} now", "summary": f"call name{n}"} for n in numbers]
+        rows = [{"number": n, "text": f"please call the man name{n} now", "summary": f"call name{n}"} for n in numbers]
         files[f"{split}_file"] = write_rows(tmp_path / f"{split}.jsonl", rows)
     return SMALL | files
 

@@ -81,7 +81,7 @@ def add_compounds(
     would be spelled.
 
     Args:
-        pairs: with columns `text` and `summary`.
+        pairs: with columns `text` and `summary`; others are left out of pairs that are augmented.
         tokenizer: encodes the pairs, and has the vocabulary of the pairs without compounds.
         share: of the pairs, from 0 to 1; which pairs depends on their texts alone.
         max_target_length: the limit of the tokens of a target; None: no limit.
@@ -113,7 +113,8 @@ def add_compounds(
     options: dict[str, Any] = (
         {} if isinstance(pairs, IterableDataset) else {"num_proc": num_proc, "desc": "Augmenting"}
     )
-    return pairs.map(change, batched=True, fn_kwargs={"code": _CODE}, **options)
+    others = [name for name in columns if name not in ("text", "summary")]
+    return pairs.map(change, batched=True, remove_columns=others, fn_kwargs={"code": _CODE}, **options)
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,8 @@ def take_compounds(pairs: Dataset, tokenizer: CopyNetTokenizer, size: int, *limi
     changed = add_compounds(pairs, tokenizer, 1.0, *limits, num_versions=num_versions)
     if changed is pairs:
         return None
-    rows = [row for row, new in enumerate(changed) if new != pairs[row // num_versions]]
+    texts = list(pairs["text"])
+    rows = [row for row, text in enumerate(changed["text"]) if text != texts[row // num_versions]]
     return cast(Dataset, changed).select(take_spread(rows, size)) if rows else None
 
 

@@ -64,7 +64,7 @@ def test_a_training_says_the_same(arguments: dict, tmp_path: Path, caplog: pytes
     )
     assert re.search(r"training: 200 pairs, 30 updates of \d+ pairs, [\d.]+ epochs", caplog.text)
     assert "; the checkpoint that is best on the validation pairs, by mean_accuracy, is kept" in caplog.text
-    assert "for the other 8 updates, evaluations not included" in caplog.text  # after 2 + 20 of 30
+    assert re.search(r"for the other 8 updates, \d+ seconds for 1 evaluation\n", caplog.text)  # after 2 + 20 of 30
     (header,) = (message for message in caplog.messages if "eval_loss" in message)
     names = "step loss eval_loss mean_accuracy sequence_accuracy token_accuracy copy_mode_fraction unk_rate"
     assert " ".join(header.split()) == names
@@ -122,21 +122,22 @@ def test_durations(seconds: float, text: str) -> None:
     assert _format_duration(seconds) == text
 
 
-def test_estimates_leave_out_evaluations_and_checkpoints(
+def test_estimates_tell_evaluations_from_updates_and_leave_out_checkpoints(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Updates of 10 ms, every third followed by an evaluation of a second and a checkpoint of half a second."""
     caplog.set_level(logging.INFO, logger="copynet_hf")
-    clock, estimate = [0.0], TimeEstimate()
+    clock, estimate, args = [0.0], TimeEstimate(), TrainingArguments("x", eval_strategy="steps", eval_steps=3)
     monkeypatch.setattr(callbacks.time, "monotonic", lambda: clock[0])
     state, control = TrainerState(max_steps=9022), TrainerControl()
-    estimate.on_train_begin(None, state, control)
+    estimate.on_train_begin(args, state, control)
     for step in range(1, 23):
         clock[0], state.global_step = clock[0] + 0.01, step
-        estimate.on_step_end(None, state, control)
+        estimate.on_step_end(args, state, control)
         if step % 3 == 0:
             clock[0] += 1.0
-            estimate.on_evaluate(None, state, control)
+            estimate.on_evaluate(args, state, control)
             clock[0] += 0.5
-            estimate.on_save(None, state, control)
-    assert "10 ms an update: about 90 seconds for the other 9,000 updates" in caplog.text
+            estimate.on_save(args, state, control)
+    expected = "10 ms an update: about 90 seconds for the other 9,000 updates, 50 minutes for 3,000 evaluations"
+    assert expected in caplog.messages

@@ -74,6 +74,12 @@ def test_accents_and_punctuation_between_copied_words_may_differ():
     assert places(make_prediction("n", "=", *amount), text) == [("16258.73", 5, 14)]
     torn = make_prediction("n", "=", ("16", (5, 7)), ("73", (12, 14)))
     assert places(torn, text) == [("1673", None, None)]
+    assert places(make_prediction("n", "=", ("805", (4, 7)), ".", ("00", (8, 10))), "EUR 805,00") == [
+        ("805.00", 4, 10)
+    ]
+    turned = make_prediction("n", "=", ("2028", (6, 10)), "-", ("06", (3, 5)), "-", ("18", (0, 2)))
+    assert places(turned, "18/06/2028") == [("2028-06-18", None, None)]
+    assert places(make_prediction("n", "=", "-"), "one - two") == [("-", 4, 5)]
 
 
 @pytest.mark.parametrize(

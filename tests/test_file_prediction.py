@@ -411,6 +411,12 @@ def test_columns_and_delimiter_of_the_training_are_used(
         assert main(command(folder, plain, tmp_path / "third.jsonl")) == 0
     assert "delimiter" not in caplog.text  # which tables alone have
     assert [row["prediction"] for row in read_rows(tmp_path / "third.jsonl")] == predicted[:1]
+    assert "as guessed" not in caplog.text
+    guessed = write_table(tmp_path / "guessed.jsonl", [{"mensagem": "a b", "id": 1}])
+    with caplog.at_level(logging.INFO, "copynet_hf"):
+        assert main(command(folder, guessed, tmp_path / "fourth.jsonl")) == 0
+    assert "text is column 'mensagem', as guessed (--text_column names another)" in caplog.messages
+    assert [row["prediction"] for row in read_rows(tmp_path / "fourth.jsonl")] == predicted[:1]
 
 
 @pytest.mark.parametrize("cells", [[1, 2], [["a"], ["b"]]])

@@ -435,6 +435,19 @@ def test_codes_are_whole_where_other_words_are_cut(digits: bool) -> None:
     assert [mark for mark in OPTIONAL if mark in tokenizer.get_vocab()] == ["[first_7]"]
 
 
+def test_codes_that_targets_divide_are_cut() -> None:
+    """A German IBAN is a hexadecimal code, too."""
+    random, pairs = Random(0), []
+    for number in range(300):
+        iban = random.choice(("DE", "NL")) + str(random.randrange(10**17, 10**18))
+        groups = " ".join(iban[start : start + 4] for start in range(0, len(iban), 4))
+        pairs.append(pair(f"{spell(number)}, {iban}", f"{groups} {spell(number)}"))
+    assert guess_segmenter(pairs) == "word_digits"
+    tokenizer = train(pairs, segmenter="auto")
+    source = tokenizer.encode_source("ax, DE25194916328536754357")
+    assert source.spell(tokenizer.encode_target("DE25 1949", source)).count("9") == 2
+
+
 def test_numbers_of_as_many_digits_that_units_follow_are_parts() -> None:
     pairs = [pair(f"{number}kg of {spell(number)}", f"{spell(number)}: {number}") for number in range(100, 400)]
     assert guess_segmenter(pairs) == "word_parts"

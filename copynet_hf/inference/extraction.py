@@ -40,9 +40,9 @@ def extract_records(prediction: Prediction | Mapping[str, Any], text: str) -> li
     """The records of an output in one of the forms that `data.fields.parse_fields` reads, in its order; None for
     another output.
 
-    A value that was copied is where its words were copied from, if that is one place, with the punctuation between
-    them. Another value is where it occurs in the text, if it does: where one of its words was copied from, else where
-    no other value is, else at the first place; case and spaces may differ.
+    A value of which all letters and digits were copied is where they were copied from, if that is one place, with the
+    punctuation between them. Another value is where it occurs in the text, if it does: where one of its words was
+    copied from, else where no other value is, else at the first place; case and spaces may differ.
 
     Args:
         prediction: an output for this text, of `CopyNetPredictor`, its `to_dict()`, or one of
@@ -89,10 +89,12 @@ def locate_words(words: Sequence[str]) -> Iterator[Span]:
 
 
 def _find_copied(prediction: Prediction, field: Field, steps: Sequence[int]) -> list[Span | None]:
-    """Where each word of the value was copied from."""
+    """Where each word of the value was copied from; without generated punctuation, such as a decimal point for a
+    comma."""
     located = list(locate_words(prediction.words))
     inside = [step for step in steps if located[step][0] < field.end and located[step][1] > field.start]
-    return [prediction.source_spans[step] for step in inside if located[step][0] < located[step][1]]
+    words = [(prediction.words[step], prediction.source_spans[step]) for step in inside]
+    return [span for word, span in words if any(map(str.isalnum, word)) or (span and word.strip())]
 
 
 def _join_copied(field: Field, spans: Sequence[Span | None], text: str) -> Span | None:

@@ -269,8 +269,10 @@ def _choose_columns(predictor: CopyNetPredictor, columns: Columns, where: str) -
             column = find_column(value or str(default), columns.types)
         except ValueError as error:
             raise ValueError(f"{error} (--{name})") from None
-        if value and value != column:
-            logger.info("%s is column %r", name.removesuffix("_column"), column)
+        role = name.removesuffix("_column")
+        if column != (value or role):
+            guessed = "" if value else f", as guessed (--{name} names another)"
+            logger.info("%s is column %r%s", role, column, guessed)
         setattr(predictor, name, column)
     if predictor.text_column not in columns.strings:
         raise ValueError(f"the column {predictor.text_column!r} holds no strings: name another with --text_column")

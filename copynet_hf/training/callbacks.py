@@ -208,7 +208,8 @@ def find_kept_step(state: TrainerState) -> int | None:
 
 
 class TimeEstimate(TrainerCallback):
-    """Measures a few updates and logs how long the training will take, evaluations and checkpoints not included.
+    """Measures a few updates and logs how long the training will take, without checkpoints, and without evaluations
+    where the first one comes later.
 
     Args:
         is_dry_run: stops the training after the measured updates.
@@ -218,6 +219,7 @@ class TimeEstimate(TrainerCallback):
 
     def __init__(self, is_dry_run: bool = False) -> None:
         self.is_dry_run, self._num_updates, self._seconds, self._last = is_dry_run, 0, 0.0, 0.0
+        self._evaluation_seconds: float | None = None  # of the last one
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         self._num_updates, now = self._num_updates + 1, time.monotonic()
@@ -228,19 +230,30 @@ class TimeEstimate(TrainerCallback):
             seconds = self._seconds / self.MEASURED_UPDATES
             rest = state.max_steps - (0 if self.is_dry_run else state.global_step)
             log_line(
-                "%.0f ms an update: about %s for %s%s updates, evaluations not included%s",
+                "%.0f ms an update: about %s for %s%s updates, %s%s",
                 1000 * seconds,
                 _format_duration(seconds * rest),
                 "" if self.is_dry_run else "the other ",
                 f"{rest:,}",
+                self._describe_evaluations(args, state),
                 "; nothing was written" if self.is_dry_run else "",
             )
             control.should_training_stop |= self.is_dry_run
 
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        self._last = time.monotonic()
+    def _describe_evaluations(self, args: TrainingArguments, state: TrainerState) -> str:
+        """How long the other evaluations take."""
+        if self._evaluation_seconds is None or not args.eval_steps:
+            return "evaluations not included"
+        number = int(state.max_steps // args.eval_steps - state.global_step // args.eval_steps)
+        noun = "evaluation" if number == 1 else "evaluations"
+        return f"{_format_duration(number * self._evaluation_seconds)} for {number:,} {noun}"
 
-    on_save = on_evaluate
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        start, self._last = self._last, time.monotonic()
+        self._evaluation_seconds = self._last - start
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        self._last = time.monotonic()
 
 
 def _format_duration(seconds: float) -> str:

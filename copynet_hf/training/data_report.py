@@ -152,7 +152,9 @@ def _differs_in_form(source: str, target: str) -> bool:
     return any(word not in source and normalize("NFC", word) in composed for word in words)
 
 
-def describe_training(num_pairs: int | None, args: TrainingArguments, has_validation: bool) -> str:
+def describe_training(
+    num_pairs: int | None, args: TrainingArguments, has_validation: bool, max_minutes: float | None = None
+) -> str:
     """Pairs, updates and evaluations of a run; `num_pairs` is None for a stream."""
     batch_size = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
     if num_pairs is None:
@@ -164,6 +166,8 @@ def describe_training(num_pairs: int | None, args: TrainingArguments, has_valida
         plan = (
             f"{_count(num_pairs, 'pair')}, {_count(updates, 'update')} of {_count(batch_size, 'pair')}, {shown} epochs"
         )
+    if max_minutes is not None:
+        plan += f", but at most {max_minutes:g} minutes"
     if has_validation and args.load_best_model_at_end:
         plan += f"; the checkpoint that is best on the validation pairs, by {args.metric_for_best_model}, is kept"
     elif not has_validation:

@@ -276,7 +276,9 @@ class TrainingRun:
         )
         num_pairs = None if isinstance(self.pairs["train"], IterableDataset) else len(self.pairs["train"])
         logger.info("outputs: at most %s words, the end symbol included", self.args.max_target_length)
-        logger.info("training: %s", describe_training(num_pairs, trainer.args, trainer.eval_dataset is not None))
+        has_validation = trainer.eval_dataset is not None
+        plan = describe_training(num_pairs, trainer.args, has_validation, self.args.max_minutes)
+        logger.info("training: %s", plan)
         encoded = {"train": trainer.train_dataset, "validation": trainer.eval_dataset}
         encoded = {split: rows for split, rows in encoded.items() if rows is not None}
         pieces = getattr(self.tokenizer, "encoder_tokenizer", None)

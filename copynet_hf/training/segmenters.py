@@ -201,13 +201,20 @@ def _lies_within(part: str, words: Collection[str]) -> bool:
 
 
 def _are_codes_shortened(words: Sequence[_Words]) -> bool:
-    """Whether targets have the first letters of codes in their sources, as `19bed09` of `19bed095`."""
+    """Whether targets have the first letters of codes in their sources, as `19bed09` of `19bed095`, and not what
+    follows them, as the groups of `DE25194916` in `DE25 1949 16`."""
     pairs = [({*target} - {*source}, {word for word in source if is_code(word)}) for source, target in words]
     return bool(find_beyond_chance(pairs, _is_any_beginning, MIN_PARTS_SHARE * len(words)))
 
 
-def _is_any_beginning(words: Iterable[str], codes: Collection[str]) -> bool:
-    return any(code.startswith(word) for word in words if len(word) > 2 for code in codes)
+def _is_any_beginning(words: Collection[str], codes: Collection[str]) -> bool:
+    def is_beginning(word: str, code: str) -> bool:
+        return len(word) > 2 and code.startswith(word) and not goes_on(word, code)
+
+    def goes_on(word: str, code: str) -> bool:
+        return any(len(other) > 1 and code.startswith(word + other) for other in words)
+
+    return any(is_beginning(word, code) for word in words for code in codes)
 
 
 def _are_numbers_cut(words: Sequence[_Words], whole_codes: bool) -> bool:

@@ -22,7 +22,7 @@ from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.prediction import predict
 from copynet_hf.model.vocabularies import check_tokenizer
 from copynet_hf.saved.loading import load_model
-from copynet_hf.training.callbacks import EarlyEnd, TimeLimit, find_end, is_better
+from copynet_hf.training.callbacks import EarlyEnd, SilentProgress, TimeLimit, find_end, is_better
 from copynet_hf.training.dataset import choose_max_target_length, encode_pairs
 from copynet_hf.training.defaults import build_training_arguments
 from copynet_hf.training.model_setup import build_config
@@ -438,6 +438,18 @@ def test_a_flat_training_goes_on_while_more_of_the_augmented_pairs_are_learned()
     assert (
         reason == "neither the mean of mean_accuracy and compound_accuracy nor the loss has been better since step 12"
     )
+
+
+def test_augmented_pairs_have_a_progress_bar_of_their_own() -> None:
+    args, state, control, shown = selecting_by("loss"), TrainerState(), TrainerControl(), []
+    progress = SilentProgress()
+    for dataloader in ([1, 2, 3], [1, 2]):
+        for _ in dataloader:
+            progress.on_prediction_step(args, state, control, eval_dataloader=dataloader)
+            shown.append((progress.prediction_bar.n, progress.prediction_bar.total))
+    assert shown == [(1, 3), (2, 3), (3, 3), (1, 2), (2, 2)]
+    progress.on_evaluate(args, state, control)
+    assert progress.prediction_bar is None
 
 
 def test_no_training_ends_between_two_evaluations() -> None:

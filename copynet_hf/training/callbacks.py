@@ -34,6 +34,13 @@ class SilentProgress(ProgressCallback):
     def on_log(self, *_: object, **__: object) -> None:
         pass
 
+    def on_prediction_step(self, *args: Any, **kwargs: Any) -> None:
+        bar = self.prediction_bar
+        if bar is not None and bar.n == bar.total:  # of these pairs; augmented ones follow
+            bar.close()
+            self.prediction_bar = None
+        super().on_prediction_step(*args, **kwargs)
+
     def on_train_end(self, *args: Any, **kwargs: Any) -> None:
         if self.training_bar is not None:
             self.training_bar.delay = 0  # else a bar that `log_line` has shown earlier would not end its line

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from datasets import Dataset
 from helpers import SIZES, trained
-from transformers import Seq2SeqTrainingArguments
+from transformers import Seq2SeqTrainingArguments, TrainerCallback
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import TrainArguments
 from copynet_hf.model.prediction import predict
+from copynet_hf.training import compound_copies
 from copynet_hf.training.compound_copies import (
     IDENTIFIER,
     add_compounds,
@@ -439,6 +440,42 @@ def test_the_training_pairs_alone_change_and_only_where_the_model_copies(mechani
     assert list(trainer.train_dataset["labels"]) == list(same)
     number = sum(loader.dataset[row]["labels"] != same[pair] for row, pair in zip(rows, of_pair, strict=True))
     assert number == 0 if mechanism == "none" else number > 30
+
+
+def test_more_training_pairs_have_fewer_versions_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compound_copies, "MAX_AUGMENTED", 60)
+    pairs = calls(30)
+    tokenizer = train(pairs)
+    model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, **SIZES))
+    args = Seq2SeqTrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
+    trainer = CopyNetTrainer(model, tokenizer, {"train": pairs}, args, TrainArguments(compound_copies=0.3))
+    assert trainer.compounds is not None
+    assert len(trainer.compounds) == 60
+    assert max(row for batch in trainer.get_train_dataloader().batch_sampler for row in batch) < 90
+
+
+def test_an_evaluation_tells_callbacks_of_its_own_pairs_and_builds_one_loader_for_augmented_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = calls(30)
+    tokenizer = train(pairs)
+    model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, **SIZES))
+    args = Seq2SeqTrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
+    splits = {"train": pairs, "validation": pairs}
+    trainer = CopyNetTrainer(model, tokenizer, splits, args, TrainArguments(compound_copies=0.3))
+    monkeypatch.setattr("copynet_hf.training.trainer.measure_accuracy", lambda *_: {"sequence_accuracy": 100.0})
+    seen: list[int] = []
+
+    class Evaluations(TrainerCallback):
+        def on_evaluate(self, *_: Any, eval_dataloader: Any, **__: Any) -> None:
+            seen.append(len(eval_dataloader.dataset))
+
+    trainer.add_callback(Evaluations())
+    trainer.evaluate()
+    number = len(trainer.accelerator._dataloaders)
+    assert "eval_compound_accuracy" in trainer.evaluate()
+    assert seen == [30, 30]
+    assert len(trainer.accelerator._dataloaders) == number + 1  # that of the evaluation
 
 
 def test_validation_compounds_are_pairs_that_change() -> None:

@@ -61,7 +61,8 @@ def test_a_plan_counts_epochs_in_digits(tmp_path: Path, epochs: int, shown: str)
     assert describe_training(16, args, has_validation=False) == (
         f"16 pairs, {shown}; without validation pairs, the last model is kept, whose confidence is not calibrated"
     )
-    assert f"{shown}, but at most 2.5 minutes; without" in describe_training(16, args, False, max_minutes=2.5)
+    for minutes, limit in ((2.5, "2.5 minutes"), (1.0, "1 minute")):
+        assert f"{shown}, but at most {limit}; without" in describe_training(16, args, False, max_minutes=minutes)
 
 
 def test_good_pairs_have_no_warnings(tokenizer: CopyNetTokenizer) -> None:

@@ -139,5 +139,20 @@ def test_estimates_tell_evaluations_from_updates_and_leave_out_checkpoints(
             estimate.on_evaluate(args, state, control)
             clock[0] += 0.5
             estimate.on_save(args, state, control)
-    expected = "10 ms an update: about 90 seconds for the other 9,000 updates, 50 minutes for 3,000 evaluations"
-    assert expected in caplog.messages
+    expected = "10 ms an update: about 90 seconds for the other 9,000 updates, 50 minutes for 3,001 evaluations"
+    assert expected in caplog.messages  # one of them at the last update
+
+
+@pytest.mark.parametrize(("strategy", "first"), [("epoch", 3), ("steps", 0)])
+def test_estimates_leave_out_evaluations_of_epochs_and_one_before_the_first_update(
+    strategy: str, first: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="copynet_hf")
+    args = TrainingArguments("x", eval_strategy=strategy, eval_steps=3, eval_on_start=not first)
+    state, control, estimate = TrainerState(max_steps=9022), TrainerControl(), TimeEstimate()
+    for state.global_step in range(23):
+        if state.global_step:
+            estimate.on_step_end(args, state, control)
+        if state.global_step == first:
+            estimate.on_evaluate(args, state, control)
+    assert "for the other 9,000 updates, evaluations not included" in caplog.text

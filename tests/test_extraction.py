@@ -83,6 +83,26 @@ def test_accents_and_punctuation_between_copied_words_may_differ():
 
 
 @pytest.mark.parametrize(
+    ("text", "words", "expected"),
+    [
+        ("rate 5% now", [("5", (5, 6)), "%"], ("5%", 5, 7)),
+        ("temp -5 C", ["-", ("5", (6, 7))], ("-5", 5, 7)),
+        ("temp 5 C", ["-", ("5", (5, 6))], ("-5", None, None)),  # a sign that is made up
+        ("C and C++", [("C", (0, 1)), "++"], ("C++", 6, 9)),
+        ("(a) b", ["(", ("a", (1, 2)), ")"], ("(a)", 0, 3)),
+        ("(a) b", [("(", (0, 1)), ("a", (1, 2)), (")", (2, 3))], ("(a)", 0, 3)),
+        ("mit 1, 2 und 1.2", [("1", (4, 5)), ".", ("2", (7, 8))], ("1.2", 13, 16)),
+        ("mit 1, 2 und 12", [("1", (4, 5)), ".", ("2", (7, 8))], ("1.2", 4, 8)),
+        ("mit 1 und 2", [("1", (4, 5)), ".", ("2", (10, 11))], ("1.2", None, None)),
+        ("का ल", [("क", (0, 1)), "ी"], ("की", None, None)),
+        ("a c", [("a", (0, 1)), " b", (" c", (2, 3))], ("a b c", None, None)),
+    ],
+)
+def test_generated_marks_count_where_the_text_has_them_or_between_copied_words(text, words, expected):
+    assert places(make_prediction("n", "=", *words), text) == [expected]
+
+
+@pytest.mark.parametrize(
     ("text", "value", "start"),
     [
         ("रामायण के लेखक राम", "राम", 15),

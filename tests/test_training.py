@@ -804,6 +804,7 @@ def test_a_training_with_a_time_limit_ends_evaluated_and_saved(
     metrics = train_from_arguments(arguments)
     assert 0 < metrics["epoch"] < 500
     assert "the 0.01 minutes of --max_minutes are over: the training ends" in caplog.messages
+    assert ", but at most 0.01 minutes" in caplog.text
     state = json.loads((tmp_path / "m" / "trainer_state.json").read_text())
     steps = [entry["step"] for entry in state["log_history"] if "eval_loss" in entry]
     assert state["global_step"] in steps

@@ -40,9 +40,10 @@ def extract_records(prediction: Prediction | Mapping[str, Any], text: str) -> li
     """The records of an output in one of the forms that `data.fields.parse_fields` reads, in its order; None for
     another output.
 
-    A value of which all letters and digits were copied is where they were copied from, if that is one place, with the
-    punctuation between them. Another value is where it occurs in the text, if it does: where one of its words was
-    copied from, else where no other value is, else at the first place; case and spaces may differ.
+    A value that was copied is where its words were copied from, if that is one place, with the punctuation between
+    them. Another value is where it occurs in the text, if it does: where one of its words was copied from, else where
+    no other value is, else at the first place; case and spaces may differ. Else it is where its words were copied
+    from, if the others are punctuation between these, as in 805.00 from 805,00.
 
     Args:
         prediction: an output for this text, of `CopyNetPredictor`, its `to_dict()`, or one of
@@ -55,11 +56,14 @@ def extract_records(prediction: Prediction | Mapping[str, Any], text: str) -> li
     if fields is None:
         return None
     steps = _assign_words(prediction.words, fields)
-    copied = [_find_copied(prediction, field, own) for field, own in zip(fields, steps, strict=True)]
+    words = [_find_words(prediction, field, own) for field, own in zip(fields, steps, strict=True)]
+    copied = [[span for _, span in inside] for inside in words]
     places = [_join_copied(field, spans, text) for field, spans in zip(fields, copied, strict=True)]
     for number, field in enumerate(fields):
         if places[number] is None:
             places[number] = _choose_place(_find_occurrences(field.value, text), copied[number], places)
+        if places[number] is None:
+            places[number] = _join_copied(field, _leave_out_marks(words[number]), text)
     scores = prediction.word_scores
     return [
         Record(
@@ -88,13 +92,24 @@ def locate_words(words: Sequence[str]) -> Iterator[Span]:
         yield end - len(word.lstrip()), end
 
 
-def _find_copied(prediction: Prediction, field: Field, steps: Sequence[int]) -> list[Span | None]:
-    """Where each word of the value was copied from; without generated punctuation, such as a decimal point for a
-    comma."""
+def _find_words(prediction: Prediction, field: Field, steps: Sequence[int]) -> list[tuple[str, Span | None]]:
+    """The words of the value, and where each was copied from."""
     located = list(locate_words(prediction.words))
     inside = [step for step in steps if located[step][0] < field.end and located[step][1] > field.start]
-    words = [(prediction.words[step], prediction.source_spans[step]) for step in inside]
-    return [span for word, span in words if any(map(str.isalnum, word)) or (span and word.strip())]
+    shown = [step for step in inside if located[step][0] < located[step][1]]
+    return [(prediction.words[step].strip(), prediction.source_spans[step]) for step in shown]
+
+
+def _leave_out_marks(words: Sequence[tuple[str, Span | None]]) -> list[Span | None]:
+    """Where the words were copied from, without generated punctuation between copied ones."""
+    copied = [place for place, (_, span) in enumerate(words) if span is not None]
+    between = range(copied[0], copied[-1]) if copied else range(0)
+
+    def is_mark(place: int) -> bool:
+        word, span = words[place]
+        return span is None and place in between and all(category(letter)[0] == "P" for letter in word)
+
+    return [span for place, (_, span) in enumerate(words) if not is_mark(place)]
 
 
 def _join_copied(field: Field, spans: Sequence[Span | None], text: str) -> Span | None:

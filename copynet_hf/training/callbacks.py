@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import threading
 import time
@@ -216,7 +217,7 @@ def find_kept_step(state: TrainerState) -> int | None:
 
 class TimeEstimate(TrainerCallback):
     """Measures a few updates and logs how long the training will take, without checkpoints, and without evaluations
-    where the first one comes later.
+    if none has come by then, or if they come with the epochs.
 
     Args:
         is_dry_run: stops the training after the measured updates.
@@ -249,15 +250,16 @@ class TimeEstimate(TrainerCallback):
 
     def _describe_evaluations(self, args: TrainingArguments, state: TrainerState) -> str:
         """How long the other evaluations take."""
-        if self._evaluation_seconds is None or not args.eval_steps:
+        if self._evaluation_seconds is None or args.eval_strategy != "steps" or not args.eval_steps:
             return "evaluations not included"
-        number = int(state.max_steps // args.eval_steps - state.global_step // args.eval_steps)
+        number = math.ceil(state.max_steps / args.eval_steps) - int(state.global_step // args.eval_steps)
         noun = "evaluation" if number == 1 else "evaluations"
         return f"{_format_duration(number * self._evaluation_seconds)} for {number:,} {noun}"
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         start, self._last = self._last, time.monotonic()
-        self._evaluation_seconds = self._last - start
+        if self._num_updates:  # else it is one before the first update
+            self._evaluation_seconds = self._last - start
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         self._last = time.monotonic()

@@ -56,7 +56,7 @@ LENGTHENED = RENUMBERED = 0.5  # the shares of the pairs in which a phrase has o
 MAX_DRAWS = 5  # of a word that the source does not have
 SHORTENED = 0.3  # the share of two-word names that lose a word, if the first one is drawn
 MIN_OTHERS = 200  # words from which parts of compounds are drawn; if there are fewer, some are made
-MAX_VERSIONS, MAX_AUGMENTED = 4, 2_500  # of a pair, and of all training pairs: each takes milliseconds
+MAX_VERSIONS, MAX_AUGMENTED = 4, 2_500  # of a training pair, and about as many in all: each takes milliseconds
 SAMPLE_SIZE = 1_000  # pairs from which names, and the other parts of compounds, are taken
 _FILES = Path(__file__), Path(__file__).with_name("copied_numbers.py")
 _CODE = Hasher.hash_bytes([CODE.encode(), UNSPACED.encode(), *(file.read_bytes() for file in _FILES)])
@@ -193,8 +193,8 @@ def take_compounds(pairs: Dataset, tokenizer: CopyNetTokenizer, size: int, *limi
     if changed is pairs:
         return None
     texts = list(pairs["text"])
-    rows = [row for row, text in enumerate(changed["text"]) if text != texts[row // num_versions]]
-    return cast(Dataset, changed).select(take_spread(rows, size)) if rows else None
+    rows = {text: row for row, text in enumerate(changed["text"]) if text != texts[row // num_versions]}
+    return cast(Dataset, changed).select(take_spread([*rows.values()], size)) if rows else None
 
 
 def count_versions(num_pairs: int) -> int:

@@ -167,7 +167,7 @@ def describe_training(
             f"{_count(num_pairs, 'pair')}, {_count(updates, 'update')} of {_count(batch_size, 'pair')}, {shown} epochs"
         )
     if max_minutes is not None:
-        plan += f", but at most {max_minutes:g} minutes"
+        plan += f", but at most {max_minutes:g} minute" + "s" * (max_minutes != 1)
     if has_validation and args.load_best_model_at_end:
         plan += f"; the checkpoint that is best on the validation pairs, by {args.metric_for_best_model}, is kept"
     elif not has_validation:

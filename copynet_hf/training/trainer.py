@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -303,10 +304,15 @@ class CopyNetTrainer(Trainer):
         is_right[broadcast_object_list(written)[0]] = True
         scores = measure_accuracy(is_right, labels)
         if self.validation_compounds is not None and scores["sequence_accuracy"] >= 50:
-            compounds = self.get_test_dataloader(self.validation_compounds)
-            found = super().evaluation_loop(compounds, "Augmented pairs", metric_key_prefix="augmented").metrics
-            scores["compound_accuracy"] = cast("dict[str, float]", found)["augmented_sequence_accuracy"]
+            dataloader = self.callback_handler.eval_dataloader
+            loop = super().evaluation_loop(self._compound_dataloader, "Compounds", metric_key_prefix="compound")
+            self.callback_handler.eval_dataloader = dataloader  # for callbacks, of the evaluation
+            scores["compound_accuracy"] = cast("dict[str, float]", loop.metrics)["compound_sequence_accuracy"]
         return scores
+
+    @cached_property  # else each evaluation would have worker processes of its own
+    def _compound_dataloader(self) -> DataLoader:
+        return self.get_test_dataloader(cast(Dataset, self.validation_compounds))
 
     def _find_written(self, is_right: np.ndarray, labels: np.ndarray, pairs: Dataset) -> list[int]:
         """Of the targets with wrong words, and at most `SAMPLE_SIZE` of them, those that a greedy search writes; none

@@ -261,6 +261,6 @@ def test_the_commands_learn_from_a_file_with_facts_and_say_what_was_retrieved(tm
     asked = ["generate", "--model", str(folder), "--text", "when was Zoe born ?", "--num_beams", "1", "--show_copies"]
     assert main([*asked, "--facts", "Zoe | born | 2077"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "in [2077]"
-    assert main([*asked, "--facts", "Zoe | born | 2077", "Ann | born | 1950"]) == 0
-    # trained with one fact each: between two unknown subjects, rounding decides, which differs between machines
-    assert capsys.readouterr().out.splitlines()[-1] in ("in [2077]", "in [1950]")
+    # of one year: a model trained with one fact a question does not learn to choose between two unknown subjects
+    assert main([*asked, "--facts", "Zoe | born | 2077", "Ann | born | 2077"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "in [2077]"

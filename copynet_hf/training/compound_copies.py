@@ -86,7 +86,8 @@ def add_compounds(
         share: of the pairs, from 0 to 1; which pairs depends on their texts alone.
         max_target_length: the limit of the tokens of a target; None: no limit.
         num_proc: number of processes; ignored for an `IterableDataset`.
-        num_versions: of each pair, one after the other in its place, each with changes of its own.
+        num_versions: how many augmented versions a pair has, each with changes of its own; they take its place, one
+            after the other.
     """
     columns = pairs.column_names or list(next(iter(pairs)))
     if not share or tokenizer.segmenter not in ("char", *CHAINED) or {"facts", "features"} & {*columns}:

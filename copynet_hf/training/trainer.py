@@ -104,8 +104,9 @@ class CopyNetTrainer(Trainer):
     ) -> None:
         train, validation = pairs["train"], pairs.get("validation")
         limits = (run_args.max_target_length, run_args.preprocessing_num_workers)
-        self.compounds: Dataset | None = None  # versions of all training pairs, of which `EpochSampler` draws a share
-        self.validation_compounds: Dataset | None = None  # some validation pairs, augmented
+        # encoded: augmented training pairs, of which `EpochSampler` draws some, and augmented validation pairs
+        self.compounds: Dataset | None = None
+        self.validation_compounds: Dataset | None = None
         self.compound_copies = run_args.compound_copies
         if self.compound_copies and model.config.copies and isinstance(tokenizer, CopyNetTokenizer):
             if validation is not None:
@@ -305,9 +306,9 @@ class CopyNetTrainer(Trainer):
         scores = measure_accuracy(is_right, labels)
         if self.validation_compounds is not None and scores["sequence_accuracy"] >= 50:
             dataloader = self.callback_handler.eval_dataloader
-            loop = super().evaluation_loop(self._compound_dataloader, "Compounds", metric_key_prefix="compound")
-            self.callback_handler.eval_dataloader = dataloader  # for callbacks, of the evaluation
-            scores["compound_accuracy"] = cast("dict[str, float]", loop.metrics)["compound_sequence_accuracy"]
+            found = super().evaluation_loop(self._compound_dataloader, "Compounds", metric_key_prefix="compound")
+            self.callback_handler.eval_dataloader = dataloader  # callbacks read that of the validation pairs
+            scores["compound_accuracy"] = cast("dict[str, float]", found.metrics)["compound_sequence_accuracy"]
         return scores
 
     @cached_property  # else each evaluation would have worker processes of its own

@@ -5,8 +5,10 @@ And a T5, pre-trained on the texts of its task alone, fine-tuned with a copy hea
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,8 @@ FINE_TUNED: dict[str, dict[str, Any]] = {"T5": RNNSEARCH, "T5 with a copy head":
 REQUESTS = "SNIPS"
 TEST_PAIRS = 300
 RULES, INSTANCES = 40, 60
+LANGUAGES = [language for language in inflection.SMALL if language in inflection.LARGE][:5]
+SETS = {f"{language}, {size}": (language, size) for size in inflection.SIZES for language in LANGUAGES}
 
 
 @dataclass(frozen=True)
@@ -61,10 +65,12 @@ class Task:
     Attributes:
         read: the arguments that name its training and validation pairs, and its test pairs.
         page: the page of results that describes it.
+        models: the names of its models, of `MODELS` and `ALTERNATIVES`.
     """
 
     read: Callable[[Settings, Path], tuple[dict[str, Any], Sequence[Row]]]
     page: str
+    models: Sequence[str] = (*MODELS, *ALTERNATIVES)
 
 
 def _read_people(settings: Settings, folder: Path) -> tuple[dict[str, Any], Sequence[Row]]:
@@ -80,15 +86,21 @@ def _read_rules(settings: Settings, folder: Path) -> tuple[dict[str, Any], Seque
     return {**files, "segmenter": "whitespace"}, [row for number, row in enumerate(others) if number % 3]
 
 
-def _read_inflections(settings: Settings, folder: Path) -> tuple[dict[str, Any], Sequence[Row]]:
-    files = inflection.list_files(settings.data_dir, "hun", "small")
-    return files | inflection.COLUMNS, inflection.read_test_rows(settings.data_dir, "hun")
+def _read_inflections(
+    settings: Settings, folder: Path, *, language: str, size: str
+) -> tuple[dict[str, Any], Sequence[Row]]:
+    files = inflection.list_files(settings.data_dir, language, size)
+    return files | inflection.COLUMNS, inflection.read_test_rows(settings.data_dir, language)
 
 
 TASKS = {
     "people": Task(_read_people, "reach"),
-    "Hungarian, small": Task(_read_inflections, "inflection"),
+    "Hungarian, small": Task(partial(_read_inflections, language="hun", size="small"), "inflection"),
     "rules": Task(_read_rules, "table1"),
+    **{
+        name: Task(partial(_read_inflections, language=language, size=size), "inflection", ("GRU", "Transformer"))
+        for name, (language, size) in SETS.items()
+    },
 }
 
 
@@ -97,8 +109,15 @@ def _shorten(alternative: str) -> str:
     return f"{alternative}, {UPDATES:,} updates"
 
 
+def _list_models(task: Task) -> dict[str, dict[str, Any]]:
+    """The models of a task, with their arguments."""
+    models = {model: arguments for model, arguments in MODELS.items() if model in task.models}
+    short = {_shorten(each): SHORT | arguments for each, arguments in ALTERNATIVES.items() if each in task.models}
+    return models | short
+
+
 MODEL_NAMES = (
-    *(name_model(model, task) for task in TASKS for model in (*MODELS, *map(_shorten, ALTERNATIVES))),
+    *(name_model(model, name) for name, task in TASKS.items() for model in _list_models(task)),
     *(name_model(model, REQUESTS) for model in (PRETRAINED, *FINE_TUNED)),
 )
 
@@ -108,7 +127,7 @@ def run(settings: Settings) -> ResultsFile:
     results = ResultsFile("decoders", settings)
     results.add_data_facts(signature="exact match", baselines={})
     for name, task in TASKS.items():
-        models = MODELS | {_shorten(each): SHORT | arguments for each, arguments in ALTERNATIVES.items()}
+        models = _list_models(task)
         chosen = {model: models[model] for model in models if settings.includes(name_model(model, name))}
         if not chosen:
             continue
@@ -166,7 +185,7 @@ def _read_validation(folder: Path) -> dict[str, float]:
 
 def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
     """The figures of results/decoders.md."""
-    tasks = [task for task in TASKS if any(run["data"] == task for run in results["runs"])]
+    tasks = [task for task in TASKS if task not in SETS and any(run["data"] == task for run in results["runs"])]
     return {
         "updates": UPDATES,
         "sizes": TRANSFORMER_SIZES,
@@ -177,6 +196,7 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         "pages": {task: TASKS[task].page for task in tasks},
         "rules": (RULES, INSTANCES),
         "tables": {task: _compare(results, task, MODELS) for task in tasks},
+        "sets": _compare_sets(results),
         "pretraining": PRETRAINING,
         "masked": f"{MASKED:.0%}",
         "fine_tuning": FINE_TUNING,
@@ -194,6 +214,19 @@ def _compare(results: dict[str, Any], task: str, models: Iterable[str]) -> str:
             (epochs,) = average_scores(runs, ["epochs"])
             rows.append([model, exact, len(runs), f"{runs[0]['parameters']:,}", epochs])
     return table(["", "EM", "seeds", "parameters", "epochs"], rows)
+
+
+def _compare_sets(results: dict[str, Any]) -> str:
+    """The exact match on the sets of inflection that every model has, and the means."""
+    models = TASKS[next(iter(SETS))].models
+    runs = {name: [find_runs(results, name, model) for model in models] for name in SETS}
+    rows = [
+        [name, *(statistics.mean(run["scores"]["exact_match"] for run in of_model) for of_model in of_set)]
+        for name, of_set in runs.items()
+        if all(of_set)
+    ]
+    means = [statistics.mean(column) for column in list(zip(*rows, strict=True))[1:]]
+    return table(["", *models], [*rows, ["mean", *means]]) if rows else ""
 
 
 def _describe_pretraining(results: dict[str, Any]) -> str:

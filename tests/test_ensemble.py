@@ -580,10 +580,10 @@ def test_what_is_no_ensemble_is_refused() -> None:
 def test_the_state_of_other_models_is_refused() -> None:
     ensemble, words = make_ensemble(), torch.full((len(SOURCES), 1), START)
     cache = ensemble.members[0](**sources(), decoder_input_ids=words, use_cache=True).past_key_values
-    with pytest.raises(ValueError, match="past_key_values has 1 layers, not 3: pass the CopyNetCache of an earlier"):
+    with pytest.raises(ValueError, match="the cache has 1 layers, not 3: pass the CopyNetCache of an earlier"):
         ensemble(**sources(), decoder_input_ids=words, past_key_values=cache)
     cache = ensemble(**sources(), decoder_input_ids=words, use_cache=True).past_key_values
-    with pytest.raises(ValueError, match="past_key_values has 3 layers, not 1: pass the CopyNetCache of an earlier"):
+    with pytest.raises(ValueError, match="the cache has 3 layers, not 1: pass the CopyNetCache of an earlier"):
         ensemble.members[0](**sources(), decoder_input_ids=words, past_key_values=cache)
     encoded = ensemble.members[0].get_encoder()(**sources())
     with pytest.raises(ValueError, match="encoder_outputs is a CopyNetEncoderOutput: pass what the ensemble"):

@@ -32,6 +32,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
 from copynet_hf.model.copy_distribution import find_matches, selective_read_weights
 from copynet_hf.model.layers import find_neighbours, pair_mentions
+from copynet_hf.model.outputs import CACHE_NAME
 from copynet_hf.model.prediction import predict
 
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
@@ -155,8 +156,9 @@ def test_step_by_step_with_a_cache_equals_teacher_forcing(changes):
     expected = model(**inputs, decoder_input_ids=words).logits
     cache, steps = None, []
     for t in range(words.shape[1]):
-        output = model(**inputs, decoder_input_ids=words[:, t : t + 1], past_key_values=cache, use_cache=True)
-        cache = output.past_key_values
+        by_name = {("cache", "past_key_values")[t % 2]: cache}  # as Transformers calls it since 5.24, and before
+        output = model(**inputs, decoder_input_ids=words[:, t : t + 1], **by_name, use_cache=True)
+        cache = output[CACHE_NAME]
         steps.append(output.logits)
         assert cache.get_seq_length() == t + 1
     assert torch.allclose(torch.cat(steps, dim=1), expected, atol=1e-9)

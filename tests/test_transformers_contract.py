@@ -19,6 +19,7 @@ from tiny_encoders import batch_of, copynet_over, save_encoder, word_tokenizer
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from copynet_hf import CopyNetForConditionalGeneration
+from copynet_hf.model.outputs import CACHE_NAME
 
 variants = pytest.mark.parametrize("changes", DISTINCT.values(), ids=DISTINCT)
 
@@ -193,12 +194,12 @@ def test_generation_goes_on_from_a_cache() -> None:
     model = tiny_model(seed=4)
     whole = model.generate(**sources(), min_new_tokens=6, max_new_tokens=6)
     first = model.generate(**sources(), min_new_tokens=3, max_new_tokens=3, return_dict_in_generate=True)
-    assert first.past_key_values.get_seq_length() == 3
+    assert first[CACHE_NAME].get_seq_length() == 3
     rest = model.generate(
         **sources(),
         decoder_input_ids=first.sequences,
         decoder_attention_mask=torch.ones_like(first.sequences),  # tells the library that this is the whole sequence
-        past_key_values=first.past_key_values,
+        **{CACHE_NAME: first[CACHE_NAME]},
         min_new_tokens=3,
         max_new_tokens=3,
     )

@@ -189,9 +189,7 @@ class _Encoder(nn.Module):
         cache = CopyNetCache()
         cache.layer.record(state.map(lambda field: field[:, None]), memory)
         start = memory.ids.new_full((memory.ids.shape[0], 1), self.model.config.decoder_start_token_id)
-        self.model(
-            encoder_outputs=CopyNetEncoderOutput(), decoder_input_ids=start, past_key_values=cache, use_cache=True
-        )
+        self.model(encoder_outputs=CopyNetEncoderOutput(), decoder_input_ids=start, cache=cache, use_cache=True)
         words = _past_tensors("state", state.past.self_attention_cache).items()
         nothing = {name: tensor.new_zeros(tensor.shape[0], 1, 0, *tensor.shape[2:]) for name, tensor in words}
         return _past_tensors("memory", state.past.cross_attention_cache) | nothing
@@ -219,7 +217,7 @@ class _Decoder(nn.Module):
         output = self.model(
             encoder_outputs=CopyNetEncoderOutput(),  # all that is read of it is in the memory
             decoder_input_ids=words.flatten()[:, None],
-            past_key_values=cache,
+            cache=cache,
             use_cache=True,
             return_dict=True,
         )

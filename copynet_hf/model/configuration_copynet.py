@@ -137,7 +137,7 @@ class CopyNetBaseConfig(PreTrainedConfig):
     """What the configs of a model and of an ensemble share."""
 
     # Their width follows the batch, so the Trainer could not concatenate them.
-    keys_to_ignore_at_inference = ["past_key_values", "cross_attentions", "copy_probs"]  # noqa: RUF012 - the base class's own type
+    keys_to_ignore_at_inference = ["cache", "past_key_values", "cross_attentions", "copy_probs"]  # noqa: RUF012 - the base class's own type
 
     if TYPE_CHECKING:
         vocab_size: int

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache
 from transformers.generation import (
     GenerationMixin,
     LogitsProcessor,
@@ -22,6 +21,7 @@ from transformers.utils import ModelOutput
 
 from .copy_distribution import find_matches
 from .memory import CopyNetCache, start_cache
+from .outputs import CACHE_NAME
 from .source import ExtendedVocabulary, Source, count_tokens, find_marks, find_matching_ids
 
 ModelInputs = dict[str, Any]  # the arguments of a model's `forward`, by name
@@ -305,10 +305,10 @@ class CopyNetGenerationMixin(_Base):
                     f"{name}={value!r} is for the library's caches, and CopyNet has one of its own, which holds a "
                     "state of fixed size, or grows with the words of a Transformers decoder: leave it out."
                 )
-        if generation_config.use_cache and model_kwargs.get("past_key_values") is None:
-            model_kwargs["past_key_values"] = start_cache(None, True, self.num_caches)
+        if generation_config.use_cache and model_kwargs.get(CACHE_NAME) is None:
+            model_kwargs[CACHE_NAME] = start_cache(None, True, self.num_caches)
             if generation_config.is_assistant:
-                model_kwargs["past_key_values"].activate_past_recording()
+                model_kwargs[CACHE_NAME].activate_past_recording()
 
     def _get_logits_processor(
         self,
@@ -349,7 +349,6 @@ class CopyNetGenerationMixin(_Base):
         self,
         input_ids: Tensor,
         next_sequence_length: int | None = None,
-        past_key_values: Cache | None = None,
         *,
         tokenizer: object = None,
         assistant_tokenizer: object = None,
@@ -359,14 +358,15 @@ class CopyNetGenerationMixin(_Base):
 
         Once the cache holds a state, which takes the place of everything before, only the new words are prepared.
         """
-        state = past_key_values.layer.states if isinstance(past_key_values, CopyNetCache) else None
+        cache = kwargs.get(CACHE_NAME)
+        state = cache.layer.states if isinstance(cache, CopyNetCache) else None
         if next_sequence_length is None or state is None or state.hidden.device != input_ids.device:
             library: Any = super()
             inputs: ModelInputs = library.prepare_inputs_for_generation(
-                input_ids, next_sequence_length=next_sequence_length, past_key_values=past_key_values, **kwargs
+                input_ids, next_sequence_length=next_sequence_length, **kwargs
             )
             return inputs
-        words = {"decoder_input_ids": input_ids[:, -next_sequence_length:], "past_key_values": past_key_values}
+        words = {"decoder_input_ids": input_ids[:, -next_sequence_length:]}
         # a Trainer passes the labels to generate()
         return words | {name: value for name, value in kwargs.items() if name not in ("is_first_iteration", "labels")}
 

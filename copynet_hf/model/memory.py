@@ -1,4 +1,4 @@
-"""What a decoding step reads, what it passes to the next, and `past_key_values`, which keeps both between calls.
+"""What a decoding step reads, what it passes to the next, and the cache, which keeps both between calls.
 
 Shapes: R rows decode from N sources, R / N of them side by side from each: beams, or outputs of one source. S source
 positions, F features of a source, T target steps, H hidden_size, D = 2 · encoder_hidden_size, A attention_size,
@@ -174,7 +174,7 @@ def read_memory(weights: Tensor, states: Tensor) -> Tensor:
     return torch.bmm(group_by_source(weights, states), states).view(*weights.shape[:-1], -1)
 
 
-# ---- `past_key_values`
+# ---- the cache
 
 
 class CopyNetCacheLayer(CacheLayerMixin):
@@ -259,8 +259,7 @@ class CopyNetCacheLayer(CacheLayerMixin):
 
 
 class CopyNetCache(Cache):
-    """`past_key_values` of CopyNet: a `Cache` whose layer holds a recurrent state instead of keys and values. That of
-    an ensemble has a layer for each member.
+    """A `Cache` whose layer holds a recurrent state instead of keys and values; an ensemble's has a layer a member.
 
     Args:
         layers: None: one that is empty.
@@ -287,10 +286,9 @@ def start_cache(cache: Cache | None, is_used: bool, number: int = 1) -> CopyNetC
     if cache is None:
         return CopyNetCache([CopyNetCacheLayer() for _ in range(number)]) if is_used else None
     if not isinstance(cache, CopyNetCache):
-        raise ValueError(f"past_key_values is a {type(cache).__name__}: pass the CopyNetCache of an earlier call.")
+        raise ValueError(f"the cache is a {type(cache).__name__}: pass the CopyNetCache of an earlier call.")
     if len(cache) != number:
         raise ValueError(
-            f"past_key_values has {len(cache)} layers, not {number}: pass the CopyNetCache of an earlier call of this "
-            "model."
+            f"the cache has {len(cache)} layers, not {number}: pass the CopyNetCache of an earlier call of this model."
         )
     return cache

@@ -43,6 +43,7 @@ from .loss import (
 from .mechanism_decoders import DECODERS
 from .memory import CopyNetCache, DecoderState, Memory, start_cache
 from .outputs import (
+    CACHE_NAME,
     CopyNetEncoderOutput,
     CopyNetModelOutput,
     CopyNetSeq2SeqLMOutput,
@@ -101,6 +102,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
+        cache: CopyNetCache | None = None,
         **source: Tensor | None,
     ) -> CopyNetModelOutput:
         """Encodes the source, unless `encoder_outputs` is given, and decodes the target words.
@@ -114,8 +116,9 @@ class CopyNetModel(CopyNetPreTrainedModel):
                 where y_{t-1} is in the source is unknown: nothing is read selectively, ζ(y_{t-1}) = 0.
             encoder_outputs: what `get_encoder()` returned for the N sources of these rows, B / N rows side by side
                 from each.
-            past_key_values: the cache that an earlier call with `use_cache=True` returned. Pass `encoder_outputs` with
-                it: without, the source is encoded again.
+            cache: what an earlier call with `use_cache=True` returned. Pass `encoder_outputs` with it: without, the
+                source is encoded again.
+            past_key_values: the same, by its name before Transformers 5.24.
 
         Raises:
             TypeError: an argument that there is not.
@@ -139,7 +142,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_outputs = self.encoder(input_ids, attention_mask, **source, **options)
         encoder_outputs = self._check_encoder_outputs(encoder_outputs)
         starts_cache = value_or_default(use_cache, config, "use_cache") and not self.training
-        cache = start_cache(past_key_values, starts_cache)
+        cache = start_cache(past_key_values if cache is None else cache, starts_cache)
         is_start = cache is None or not cache.get_seq_length()
         if decoder_input_ids is not None and (is_start or decoder_input_ids.is_cpu):
             # an accelerator would have to be waited for at each step of a search
@@ -158,7 +161,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
         attention = steps.attention if value_or_default(output_attentions, config, "output_attentions") else None
         return CopyNetModelOutput(
             last_hidden_state=steps.readout,
-            past_key_values=cache,  # type: ignore[arg-type]
+            **{CACHE_NAME: cache},  # type: ignore[arg-type]
             decoder_hidden_states=(embeddings, steps.states.hidden) if output_hidden_states else None,
             # No layer attends to the decoder's own past; the library iterates over them if attentions are requested.
             decoder_attentions=None if attention is None else (),
@@ -217,7 +220,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             state = cache.layer.last()
             if state is not None and state.hidden.shape[0] != rows:
                 raise ValueError(
-                    f"{rows} rows of target words continue {state.hidden.shape[0]} in past_key_values: pass as many."
+                    f"{rows} rows of target words continue {state.hidden.shape[0]} in the cache: pass as many."
                 )
             if state is not None:
                 return cache.layer.memory, state
@@ -364,6 +367,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         output_hidden_states: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
         skip_logits: bool | None = None,
+        cache: CopyNetCache | None = None,
     ) -> CopyNetSeq2SeqLMOutput:
         """log p(y_t | y_{<t}, x) over the extended vocabulary for each target step, and the loss, Eq. 10.
 
@@ -395,7 +399,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
                     "decoder_input_ids is missing, and with label_smoothing_factor or compute_loss_func the Trainer "
                     "takes the labels away: use DataCollatorForSeq2Seq(tokenizer, model=model)."
                 )
-        starts = not isinstance(past_key_values, CopyNetCache) or not past_key_values.get_seq_length()
+        cache = past_key_values if cache is None else cache
+        starts = not isinstance(cache, CopyNetCache) or not cache.get_seq_length()
         if decoder_attention_mask is None and decoder_input_ids is not None and starts:
             decoder_attention_mask = mask_left_padding(decoder_input_ids, self.config)
         returns_attention = value_or_default(output_attentions, self.config, "output_attentions")
@@ -407,7 +412,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
+            cache=cache,
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             output_attentions=returns_attention or needs_attention,
@@ -446,7 +451,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         return CopyNetSeq2SeqLMOutput(
             loss=loss,
             logits=log_probs,
-            past_key_values=output.past_key_values,
+            **{CACHE_NAME: output.get(CACHE_NAME)},
             decoder_hidden_states=output.decoder_hidden_states,
             decoder_attentions=output.decoder_attentions if returns_attention else None,
             cross_attentions=output.cross_attentions if returns_attention else None,

@@ -19,7 +19,7 @@ from .generation import CopyNetGenerationMixin
 from .loss import average_losses, check_labels, replace_unreachable_targets, shift_right
 from .memory import CopyNetCache, start_cache
 from .modeling_copynet import CopyNetForConditionalGeneration
-from .outputs import CopyNetEnsembleEncoderOutput, CopyNetSeq2SeqLMOutput, value_or_default
+from .outputs import CACHE_NAME, CopyNetEnsembleEncoderOutput, CopyNetSeq2SeqLMOutput, value_or_default
 from .pipeline import CUSTOM_PIPELINES
 from .pretrained import PublishedModel
 from .vocabularies import IGNORED_LABEL
@@ -133,6 +133,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        cache: CopyNetCache | None = None,
     ) -> CopyNetSeq2SeqLMOutput:
         """log p(y_t | y_{<t}, x) over the extended vocabulary for each target step, and the loss −log p(y_t).
 
@@ -140,7 +141,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         `copy_probs` and attentions are means, attentions only where all members attend.
 
         Args:
-            encoder_outputs, past_key_values: as in `CopyNetModel.forward`, of this ensemble.
+            encoder_outputs, cache, past_key_values: as in `CopyNetModel.forward`, of this ensemble.
             The others: see `CopyNetForConditionalGeneration.forward`.
 
         Raises:
@@ -167,14 +168,14 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
             kind = type(encoder_outputs).__name__
             raise ValueError(f"encoder_outputs is a {kind}: pass what the ensemble's get_encoder() returns.")
         starts_cache = value_or_default(use_cache, self.config, "use_cache") and not self.training
-        cache = start_cache(past_key_values, starts_cache, self.num_caches)
+        cache = start_cache(past_key_values if cache is None else cache, starts_cache, self.num_caches)
         caches = [None] * self.num_caches if cache is None else cache.split()
         outputs = [
             member(
                 encoder_outputs=encoded,
                 decoder_input_ids=decoder_input_ids,
                 decoder_attention_mask=decoder_attention_mask,
-                past_key_values=member_cache,
+                cache=member_cache,
                 use_cache=member_cache is not None,
                 output_attentions=value_or_default(output_attentions, self.config, "output_attentions"),
                 output_hidden_states=value_or_default(output_hidden_states, self.config, "output_hidden_states"),
@@ -192,7 +193,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
         return CopyNetSeq2SeqLMOutput(
             loss=loss,
             logits=log_probs,
-            past_key_values=cache,  # type: ignore[arg-type]
+            **{CACHE_NAME: cache},  # type: ignore[arg-type]
             decoder_hidden_states=_join([output.decoder_hidden_states for output in outputs]),
             decoder_attentions=() if has_attention else None,
             cross_attentions=(torch.stack(attentions).mean(0),) if has_attention else None,

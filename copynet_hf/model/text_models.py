@@ -13,10 +13,12 @@ from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
 
+from .outputs import CACHE_NAME
+
 # Names of position embeddings.
 POSITIONS = ("position_embeddings", "position_embedding", "embed_positions", "positions_embed", "wpe")
 # What a decoder must take: embeddings of its words, and the source that its layers attend to.
-_INPUTS = {"inputs_embeds", "encoder_hidden_states", "encoder_attention_mask", "past_key_values"}
+_INPUTS = {"inputs_embeds", "encoder_hidden_states", "encoder_attention_mask", CACHE_NAME}
 # Their attention keeps or returns its tensors in forms of their own.
 _UNFIT = ("big_bird", "prophetnet")
 

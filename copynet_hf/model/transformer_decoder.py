@@ -15,7 +15,7 @@ from .copy_distribution import copy_scores, expand_to_rows, selective_read_weigh
 from .decoder import Decoder
 from .layers import Dropout
 from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, PastWords, read_memory
-from .outputs import CopyNetEncoderOutput
+from .outputs import CACHE_NAME, CopyNetEncoderOutput
 from .text_models import (
     attend_to_some,
     build_projection,
@@ -130,7 +130,7 @@ class TransformerDecoder(Decoder):
             attention_mask=None if words is None else words.long(),
             encoder_hidden_states=states,
             encoder_attention_mask=mask.long(),
-            past_key_values=past,
+            **{CACHE_NAME: past},
             use_cache=past is not None,
             **number_positions(self.first_position, mask.new_ones(1, num_words) if words is None else words, steps),
             **({"output_attentions": True} if returns_attention else {}),

@@ -191,6 +191,7 @@ BY_BROWSER = """async ([texts, options]) => {
             source_spans: output.sourceSpans,
             copied_spans: output.copiedSpans,
             is_truncated: output.source.isTruncated,
+            is_cut: output.isCut,
             is_empty: output.isEmpty,
         });
     }

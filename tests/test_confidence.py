@@ -115,7 +115,8 @@ def test_few_pairs_give_no_calibration():
 def test_a_calibration_is_saved_with_the_model_and_applied_by_predict(tmp_path):
     model, tokenizer = tiny_model(), tiny_tokenizer()
     texts = ["alpha beta", "gamma", ""]
-    options = {"num_beams": 2, "num_return_sequences": 2, "max_new_tokens": 4}
+    any_word = list(range(2, model.config.extended_vocab_size))  # ends an output, so that none is cut
+    options = {"num_beams": 2, "num_return_sequences": 2, "eos_token_id": any_word}
     scored = [output for row in predict(model, tokenizer, texts, **options) for output in row]
     assert all((each.confidence, each.accepted) == (each.score, None) for each in scored)
     scores = sorted(each.score for each in scored if each.score is not None)

@@ -483,6 +483,19 @@ def test_truncated_texts_are_marked_and_counted_in_one_warning(
     assert marks == [True, False, True] * 4
 
 
+def test_outputs_that_are_cut_are_marked_counted_and_not_accepted(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, output = write_table(tmp_path / "in.jsonl", [{"text": "a b c"}, {"text": ""}]), tmp_path / "out.jsonl"
+    options = ["--max_target_length=1", "--with_origins", "--min_confidence=0"]
+    assert main(command(model, source, output, *options)) == 0
+    assert (
+        "1 of 2 outputs ended before they were complete: raise max_new_tokens (--max_target_length)" in caplog.messages
+    )
+    flags = [(row["prediction_is_cut"], row["prediction_accepted"]) for row in read_rows(output)]
+    assert flags == [(True, False), (False, False)]
+
+
 def test_the_words_of_facts_count_as_the_texts_own(
     model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -74,6 +75,24 @@ def test_what_fills_up_the_rows_of_a_batch_is_in_no_score(search: str) -> None:
         assert first == pytest.approx(second, rel=1e-4)
 
 
+def test_an_output_is_cut_where_nothing_that_was_asked_for_ended_it() -> None:
+    model, tokenizer, seen = tiny_model(seed=3), tiny_tokenizer(), set()
+    for search, text in itertools.product(SEARCHES.values(), TEXTS):
+        options = {"max_new_tokens": 7, **search}
+        torch.manual_seed(0)
+        (outputs,) = predict(model, tokenizer, [text], min_confidence=0.0, **options)
+        torch.manual_seed(0)
+        stops = options.pop("stop_strings", [])
+        more = {"stopping_criteria": [StopStrings(tokenizer, stops, [text])]} if stops else {}
+        sequences: Any = model.generate(**tokenizer([text], return_tensors="pt"), **options, **more)
+        for output, ids in zip(outputs, sequences[:, 1:].tolist(), strict=True):
+            has_end = any(end in ids for end in options.get("eos_token_id", [2]))
+            is_stopped = output.text[-1:] in stops
+            assert (output.is_cut, output.accepted) == ((False, True) if has_end or is_stopped else (True, False))
+            seen.add((has_end, is_stopped))
+    assert seen >= {(True, False), (False, True), (False, False)}
+
+
 def test_a_mark_is_a_factor_of_the_word_that_it_changes() -> None:
     tokenizer = CopyNetTokenizer.train_from_iterator(["aZé_ 1,-"], 60, "word_parts", max_source_oov=6, chains=True)
     model = tiny_model(**CopyNetConfig.tokenizer_fields(tokenizer))
@@ -110,5 +129,5 @@ def test_without_a_trace_and_without_a_source_there_is_no_score() -> None:
     assert full.score
     assert not full.is_empty
     (full,), (empty,) = predict(model, tokenizer, ["a X", " "], max_new_tokens=4, trace=False)
-    assert full == Prediction(full.text)
+    assert full == Prediction(full.text, is_cut=full.is_cut)
     assert empty == Prediction("", is_empty=True)

@@ -365,7 +365,7 @@ SEARCH = """async ([texts, options]) => {
 }"""
 # What is the same in both, and what is nearly so.
 EXACT = {"text": "text", "words": "words", "copied": "copied", "sourcePositions": "source_positions"}
-EXACT |= {"accepted": "accepted", "isEmpty": "is_empty"}
+EXACT |= {"accepted": "accepted", "isCut": "is_cut", "isEmpty": "is_empty"}
 NEAR = {"score": "score", "confidence": "confidence", "wordScores": "word_scores", "copyShares": "copy_shares"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from ..data.features import with_objects
 from ..data.files import Row, warn_once
 from ..inference.predictor import predict_in_batches
 from ..model.confidence import Calibration, calibrate
-from ..model.prediction import CopyModel, Prediction, describe_truncated
+from ..model.prediction import CopyModel, Prediction, describe_cut, describe_truncated
 from .calibration import MIN_PAIRS, fit_calibration
 from .compute_metrics import normalize_unknown, spells_words, split_words
 from .metrics import Texts, find_exact_matches, score_outputs
@@ -53,6 +53,8 @@ def evaluate_pairs(
     seconds = time.perf_counter() - start
     if num_truncated := sum(outputs[0].is_truncated for outputs in predictions):
         warn_once(describe_truncated(num_truncated, len(sources)))
+    if num_cut := sum(outputs[0].is_cut for outputs in predictions):
+        warn_once(describe_cut(num_cut, len(sources)))
     texts = [[output.text for output in outputs] for outputs in predictions]
     read = {name: list(pairs[name]) for name in ("id", "facts", "features") if name in pairs.column_names}
     scores: Scores = {"oov_recall": None} | score_outputs(
@@ -82,6 +84,10 @@ def evaluate_pairs(
 
 def _to_dataset(pairs: Dataset | Sequence[Row]) -> Dataset:
     if not isinstance(pairs, Dataset):
+        for row in pairs:
+            if not isinstance(row, Mapping):
+                kind = type(pairs).__name__
+                raise TypeError(f"pairs is a {kind} of {type(row).__name__}: pass a Dataset or a list of dicts")
         names = dict.fromkeys(name for row in pairs for name in row)
         pairs = Dataset.from_list([{name: row.get(name) for name in names} for row in pairs])
     if missing := {"text", "summary"} - {*pairs.column_names}:

@@ -33,9 +33,10 @@ from ..data.features import explain_unusable
 from ..data.files import Row, SkippedRows, data_suffix, resolve_file, show_path, wrong_format
 from ..data.remembered import read_options, recall_delimiter, recall_options
 from ..data.rows import NumberedRow, find_unit
-from ..model.prediction import Prediction, describe_truncated
+from ..model.prediction import Prediction, describe_cut, describe_truncated
 from ..saved.model_size import explain_memory_errors
 from .part_files import (
+    FLAGS,
     WRITTEN_SUFFIXES,
     Counts,
     Types,
@@ -74,6 +75,7 @@ FIELD_TYPES = {
     "copied_spans": pa.list_(pa.list_(pa.int64())),
     "source_words": pa.list_(pa.string()),
     "is_truncated": pa.bool_(),
+    "is_cut": pa.bool_(),
     "is_empty": pa.bool_(),
     "records": pa.list_(pa.struct(RECORD_TYPES)),
 }  # of what is not a string
@@ -138,6 +140,8 @@ def predict_files(
         _remove_folder(folder, own)
     if counts.truncated:
         logger.warning("%s", describe_truncated(counts.truncated, counts.rows))
+    if counts.cut:
+        logger.warning("%s", describe_cut(counts.cut, counts.rows))
     if counts.without_records:
         logger.warning(
             "%s of %s outputs hold no records, such as a = b | c = d, and are null: was the model trained on records?",
@@ -347,13 +351,14 @@ def _write_part(predictor: CopyNetPredictor, rows: Sequence[NumberedRow], path: 
     for (_, row), reason in zip(rows, reasons, strict=True):
         outcome = next(predicted) if reason is None else reason
         if isinstance(row, str) or isinstance(outcome, str):
-            part.append({"reason": outcome, "is_truncated": False, "lacks_records": False})
+            part.append({"reason": outcome, **dict.fromkeys(FLAGS, False)})
             continue
         new = _replace_surrogates(predictor.fill_columns(outcome, row[str(predictor.text_column)]))
         lacks_records = not outcome.is_empty and new[predictor.prediction_column] is None
-        part.append({"new": new, "is_truncated": outcome.is_truncated, "lacks_records": lacks_records})
-    flags = {"is_truncated": pa.bool_(), "lacks_records": pa.bool_()}
-    schema = pa.schema({"reason": pa.string(), "new": pa.struct(_new_types(predictor)), **flags})
+        flags = (outcome.is_truncated, outcome.is_cut, lacks_records)
+        part.append({"new": new, **dict(zip(FLAGS, flags, strict=True))})
+    flag_types = dict.fromkeys(FLAGS, pa.bool_())
+    schema = pa.schema({"reason": pa.string(), "new": pa.struct(_new_types(predictor)), **flag_types})
     with write_whole(path) as file:
         pq.write_table(pa.Table.from_pylist(part, schema), file)
     return len(rows)

@@ -1,7 +1,7 @@
 """The files of `copynet-hf predict`: windows of the rows that are read, and the output that they become.
 
 A part is a Parquet file of what was predicted for a window, a row each: `reason`, why it has no prediction, or `new`,
-a struct of its new columns, and whether its text was truncated or its output lacks the records that were asked for.
+a struct of its new columns, and `FLAGS`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import gzip
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import groupby, islice
@@ -45,13 +46,19 @@ class Window(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The numbers of rows with a prediction, of those without, of truncated texts, and of outputs without the records
-    that were asked for."""
+    """The numbers of rows with a prediction, of those without, of truncated texts, and of outputs that are cut or
+    without the records that were asked for."""
 
     rows: int
     bad_rows: int
     truncated: int
+    cut: int
     without_records: int
+
+
+FLAGS = ("is_truncated", "is_cut", "lacks_records")
+"""The columns of a part that are counted, in the order of `Counts`: whether the text was truncated, and whether the
+output is cut or lacks the records that were asked for."""
 
 
 class CsvStyle(NamedTuple):
@@ -130,7 +137,8 @@ def write_output(
         types: of all columns, the new ones last.
         style: of a CSV file.
     """
-    total = num_bad = num_truncated = num_without = 0
+    total = num_bad = 0
+    counts: Counter[str] = Counter()
     open_output = _open_parquet if data_suffix(output) == PARQUET_SUFFIX else _open_text
     with write_whole(name_bad_file(output)) as bad, open_output(output, types, style) as write:
         for window, outcomes, part in pair_parts(windows, parts):
@@ -142,9 +150,8 @@ def write_output(
             rows = [row for row in outcomes if row is not None]
             write(rows, _select(window.table, [row is not None for row in outcomes]))
             total, num_bad = total + len(rows), num_bad + len(outcomes) - len(rows)
-            num_truncated += sum(part["is_truncated"].to_pylist())
-            num_without += sum(part["lacks_records"].to_pylist())
-    return Counts(total, num_bad, num_truncated, num_without)
+            counts.update({name: sum(part[name].to_pylist()) for name in FLAGS})
+    return Counts(total, num_bad, *map(counts.__getitem__, FLAGS))
 
 
 def _select(table: pa.Table | None, is_wanted: Sequence[bool]) -> pa.Table | None:

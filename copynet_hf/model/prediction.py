@@ -57,8 +57,8 @@ class Prediction:
         the output reached it. None without a trace and for an empty source.
     confidence: the probability that the output is right, by the calibration in the model's config, without one the
         score; None where there is no score.
-    accepted: whether the confidence is at least `min_confidence`, which it is not where there is none; None if no
-        `min_confidence` was passed.
+    accepted: whether the output is whole (not `is_cut`) and its confidence at least `min_confidence`, which it is not
+        where there is none; None if no `min_confidence` was passed.
     words: T words, or the parts that a word was joined from, each with the space that precedes it; concatenated, they
         are the text. A word that is only a part of a character (of a byte-level tokenizer) is "" and the last part the
         whole character.
@@ -77,9 +77,10 @@ class Prediction:
     copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
         requested.
     is_truncated: whether the source has more words, or pieces of a Transformers encoder, than were read.
+    is_cut: whether the output ended without an end symbol, as at `max_new_tokens`, and without one of `stop_strings`.
     is_empty: whether the text has no words; its output is empty, too.
 
-    Without a trace, all fields but the text and the last two are empty or None.
+    Without a trace, all fields but the text and the last three are empty or None.
     """
 
     text: str
@@ -96,6 +97,7 @@ class Prediction:
     source_words: list[str] = field(default_factory=list)
     copy_probs: Array | None = field(default=None, compare=False, repr=False)
     is_truncated: bool = False
+    is_cut: bool = False
     is_empty: bool = False
 
     def to_dict(self) -> dict[str, object]:
@@ -180,7 +182,8 @@ def predict(
         score = prediction.score
         prediction.confidence = score if score is None or calibration is None else calibrate(score, calibration)
         if min_confidence is not None:
-            prediction.accepted = prediction.confidence is not None and prediction.confidence >= min_confidence
+            is_sure = prediction.confidence is not None and prediction.confidence >= min_confidence
+            prediction.accepted = is_sure and not prediction.is_cut
         if not return_copy_probs:
             prediction.copy_probs = None
     return predictions
@@ -238,11 +241,12 @@ def _generate(
     output = model.generate(**inputs, **generation)
     sequences = getattr(output, "sequences", output)
     ids, end_ids = _to_numpy(sequences)[:, 1:], settings.get("eos_token_id")
-    lengths = _count_tokens(ids, end_ids, tokenizer.pad_token_id, getattr(output, "beam_indices", None))
+    ends = [] if end_ids is None else np.ravel(end_ids).tolist()
+    lengths = _count_tokens(ids, ends, tokenizer.pad_token_id, getattr(output, "beam_indices", None))
     traced = None
     if trace:
-        found = model.trace_copies(sequences, **inputs, eos_token_id=end_ids)
-        traced = _Trace(*(_to_numpy(getattr(found, name)) for name in _Trace._fields))
+        of_tokens = model.trace_copies(sequences, **inputs, eos_token_id=end_ids)
+        traced = _Trace(*(_to_numpy(getattr(of_tokens, name)) for name in _Trace._fields))
     is_word = _to_numpy(inputs["attention_mask"] > 0)
     spans = [source.offsets if trace else [] for source in sources]
     repeats = len(ids) // len(sources)
@@ -251,7 +255,9 @@ def _generate(
         number = row // repeats
         own = None if traced is None else _Trace(*(each[row, :length] for each in traced))
         own_ids = ids[row, :length].tolist()
-        predictions[number].append(_read_output(sources[number], spans[number], is_word[number], own_ids, own))
+        found = _read_output(sources[number], spans[number], is_word[number], own_ids, own)
+        found.is_cut = _is_cut(own_ids, found.text, ends, settings.get("stop_strings") or ())
+        predictions[number].append(found)
     return predictions
 
 
@@ -268,13 +274,18 @@ def _inference_mode(model: CopyModel) -> Iterator[str]:
         yield "pt"
 
 
-def _count_tokens(ids: Array, eos_token_id: int | list[int] | None, pad_token_id: int, beam_indices: Any) -> Array:
+def _is_cut(ids: Sequence[int], text: str, ends: Sequence[int], stop_strings: str | Sequence[str]) -> bool:
+    """Whether neither an end symbol nor a stop string ended this output."""
+    stops = (stop_strings,) if isinstance(stop_strings, str) else tuple(stop_strings)
+    return bool(ends) and {*ends}.isdisjoint(ids[-1:]) and not text.rstrip().endswith(tuple(map(str.rstrip, stops)))
+
+
+def _count_tokens(ids: Array, ends: Sequence[int], pad_token_id: int, beam_indices: Any) -> Array:
     """The number of tokens of each output (N, T), its end symbol included, see `count_tokens`.
 
     Args:
         beam_indices: of Transformers' beam search, (N, at least T), negative after the end, whatever ended it.
     """
-    ends = [] if eos_token_id is None else np.ravel(eos_token_id).tolist()
     lengths = np.array([count_tokens(row, ends, pad_token_id) for row in ids.tolist()], int)
     return lengths if beam_indices is None else np.minimum(lengths, _to_numpy(beam_indices >= 0).sum(-1))
 
@@ -409,3 +420,8 @@ def describe_truncated(count: int, total: int) -> str:
         f"{count} of {total} texts were truncated: raise max_source_length (--max_source_length) or, of a "
         "Transformers encoder, the tokenizer's encoder_max_length"
     )
+
+
+def describe_cut(count: int, total: int) -> str:
+    """The warning of outputs that ended without an end symbol."""
+    return f"{count} of {total} outputs ended before they were complete: raise max_new_tokens (--max_target_length)"

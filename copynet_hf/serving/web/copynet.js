@@ -27,7 +27,8 @@ const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page
  *     empty source
  * @property {number | null} confidence the probability that it is right, by the calibration saved with the model,
  *     without one the score; null for an empty source
- * @property {boolean | null} accepted whether the confidence is at least the option min_confidence; null without it
+ * @property {boolean | null} accepted whether the output is whole and its confidence at least the option
+ *   min_confidence; null without it
  * @property {string[]} words (T) each with the space that precedes it; concatenated, they are the text
  * @property {number[] | null} wordScores (T) the probability of each word, with those of the marks before it; null for
  *     an empty source
@@ -42,6 +43,7 @@ const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page
  * @property {[number, number, number, number][]} copiedSpans what was copied: start in the output, its end, start in
  *     the source, its end. Spans are in the units of JavaScript's strings (UTF-16), not in characters as in Python
  * @property {Float32Array[]} copyProbs (T, S) probability of copying from each position at each step
+ * @property {boolean} isCut whether the output ended without an end symbol, as at max_new_tokens
  * @property {boolean} isEmpty whether the source has no words; the output is empty, too
  * @property {import("./tokenizer.js").Source} source
  */
@@ -145,11 +147,12 @@ export class CopyNet {
       const score = isEmpty ? null : steps.reduce((product, { step }) => product * probs[step], 1);
       const confidence = score === null ? null : calibrate(score, this.calibration);
       const threshold = options.min_confidence ?? null;
+      const isCut = !isEmpty && ends.length > 0 && end < 0;
       return {
         text: spaced.join(""),
         score,
         confidence,
-        accepted: threshold === null ? null : confidence !== null && confidence >= threshold,
+        accepted: threshold === null ? null : confidence !== null && confidence >= threshold && !isCut,
         words,
         wordScores: isEmpty ? null : scoreWords(tokens, written.map(({ step }) => probs[step]), this.tokenizer.marks),
         ids,
@@ -160,6 +163,7 @@ export class CopyNet {
         sourceSpans,
         copiedSpans: mergeSpans(words, sourceSpans, source.text),
         copyProbs: kept.map(({ step }) => trace.copyProbs[row][step]),
+        isCut,
         isEmpty,
         source,
       };

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
@@ -80,6 +81,7 @@ class Arguments:
     """Base class of the dataclasses. Raises ValueError for a value that is out of its range."""
 
     def __post_init__(self) -> None:
+        check_types(type(self), vars(self))
         for entry in dataclasses.fields(self):  # type: ignore[arg-type]
             value, check = getattr(self, entry.name), entry.metadata.get("check")
             if value is not None and check is not None:
@@ -91,6 +93,28 @@ def check_argument(name: str, value: float, check: Check) -> None:
     fix = check(value)
     if fix is not None:
         raise ValueError(f"--{name} is {value if isinstance(value, int) else format(value, 'g')}: {fix}")
+
+
+# What a value may be, by the type of its field, and how a message names it; `resume_from_checkpoint` may be True.
+KINDS: dict[object, tuple[tuple[type, ...], str]] = {
+    bool: ((int,), "True or False"),
+    int: ((Real,), "a whole number"),
+    float: ((Real,), "a number"),
+    str: ((str, os.PathLike, bool), "a string"),
+}
+
+
+def check_types(kind: type, values: Values) -> None:
+    """Raises ValueError for a value of another type than this dataclass has in a field of `KINDS`: from Python, any
+    object may come."""
+    types = get_type_hints(kind)
+    for name, value in values.items():
+        wanted = [each for each in get_args(types.get(name)) or [types.get(name)] if each is not NoneType]
+        if value is not None and len(wanted) == 1 and wanted[0] in KINDS:
+            accepted, noun = KINDS[wanted[0]]
+            if not isinstance(value, accepted):
+                shown = repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+                raise ValueError(f"--{name} is {shown}: pass {noun}")
 
 
 A = TypeVar("A", bound=Arguments)

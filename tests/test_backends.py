@@ -19,12 +19,12 @@ from datasets import Dataset
 from helpers import tiny_model, tiny_tokenizer, write_rows
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
-from copynet_hf import CopyNetPredictor
+from copynet_hf import CopyNetPredictor, OnnxCopyNet
 from copynet_hf.cli import main
 from copynet_hf.inference.backends import OnnxModel, load_backend
 from copynet_hf.inference.predictor import stamp_files
 from copynet_hf.model.prediction import predict
-from copynet_hf.saved.loading import load_model
+from copynet_hf.saved.loading import load_model, load_tokenizer
 from copynet_hf.serving.process import make_stoppable
 from copynet_hf.training.defaults import build_training_arguments
 
@@ -297,6 +297,13 @@ def test_damaged_exports_are_named(folders: Folders, tmp_path: Path, file: str, 
     (tmp_path / "model" / file).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         CopyNetPredictor(tmp_path / "model", "onnx")(TEXTS)
+
+
+def test_names_of_no_folder_are_in_the_message(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nowhere: no such folder"):
+        OnnxCopyNet.from_pretrained(tmp_path / "nowhere")
+    with pytest.raises(OSError, match="nowhere is no folder here, and cannot be loaded from the Hub"):
+        load_tokenizer("nowhere")
 
 
 @pytest.mark.parametrize(("instruction", "warnings"), [("avx512_bf16", 0), ("bf16", 0), ("avx2", 1)])

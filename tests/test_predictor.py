@@ -258,3 +258,5 @@ def test_a_misspelled_argument_is_refused_before_the_model_is_loaded(name: str) 
     CopyNetPredictor("no-such-folder", **right)
     with pytest.raises(TypeError, match=f"{name[:-1]} is not an argument; did you mean {name}\\?"):
         CopyNetPredictor("no-such-folder", **right, **{name[:-1]: 2})
+    with pytest.raises(ValueError, match="num_return_sequences: there is one output for each text"):
+        CopyNetPredictor("no-such-folder", **right, num_return_sequences=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -752,6 +753,25 @@ def test_streams_are_shuffled_unless_sequential_and_resumed_in_the_same_order(
         train("grouped", train_sampling_strategy="group_by_length")
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"learning_rate": "fast"}, "--learning_rate is 'fast': pass a number"),
+        ({"num_train_epochs": [1]}, "--num_train_epochs is a list: pass a number"),
+        ({"bf16": "yes"}, "--bf16 is 'yes': pass True or False"),
+        ({"hidden_size": "8"}, "--hidden_size is '8': pass a whole number"),
+        ({"train_file": Dataset.from_list([])}, "--train_file is a Dataset: pass a string"),
+        ({"train_file": [Path("train.jsonl")]}, "--train_file is a list: pass a string"),
+    ],
+)
+def test_values_of_another_type_are_named(
+    files: dict[str, Any], tmp_path: Path, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        train_from_arguments({**files, **SIZES, "output_dir": tmp_path / "out", **given})
+    assert not (tmp_path / "out").exists()
+
+
 def test_evaluation_while_training_scores_what_generate_gives(files: dict[str, Any], tmp_path: Path) -> None:
     settings = {"predict_with_generate": True, "num_beams": 1, "num_train_epochs": 1.0, "max_target_length": 12}
     metrics = train_from_arguments({**files, **SIZES, **settings, "output_dir": str(tmp_path / "out")})
@@ -759,6 +779,8 @@ def test_evaluation_while_training_scores_what_generate_gives(files: dict[str, A
     scores, _ = evaluate_pairs(model, tokenizer, quickstart_pairs("validation", 8))
     with pytest.raises(ValueError, match="the pairs have no summary: pass a dataset or dicts"):
         evaluate_pairs(model, tokenizer, [{"text": "a"}])
+    with pytest.raises(TypeError, match="pairs is a DataFrame of str: pass a Dataset or a list of dicts"):
+        evaluate_pairs(model, tokenizer, Dataset.from_list(quickstart_pairs("validation", 8)).to_pandas())
     for name in ("rouge1", "rougeL", "bleu", "exact_match", "copied_fraction"):
         assert metrics[f"eval_{name}"] == pytest.approx(scores[name])
 

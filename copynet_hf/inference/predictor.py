@@ -56,6 +56,7 @@ class CopyNetPredictor:
 
     Raises:
         TypeError: an argument is misspelled.
+        ValueError: an argument has another value than those that there are.
     """
 
     def __init__(
@@ -94,6 +95,8 @@ class CopyNetPredictor:
         if not prediction_column:
             raise ValueError("prediction_column is empty: pass the name of the column of outputs")
         _refuse_misspelled(decoding)
+        if decoding.get("num_return_sequences", 1) != 1:
+            raise ValueError("num_return_sequences: there is one output for each text; a pipeline returns several")
         self.output_format, self.min_confidence = output_format, min_confidence
         self.with_origins, self.decoding = with_origins, decoding
         self._loaded: tuple[int, CopyModel, PreTrainedTokenizerBase] | None = None

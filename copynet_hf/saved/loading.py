@@ -139,7 +139,9 @@ def _loading(name: str) -> Iterator[None]:
     """Raises what Transformers raises while loading the model `name` as a ValueError that names it and the fix."""
     try:
         yield
-    except (OSError, ImportError):  # their messages name the file or the package
+    except (OSError, ImportError) as error:  # their messages name the file or the package, but where there is no Hub
+        if isinstance(error, OSError) and name not in str(error):
+            raise OSError(f"{name} is no folder here, and cannot be loaded from the Hub: {error}") from error
         raise
     except Exception as error:  # a file whose JSON is valid can make Transformers raise anything
         message = str(error)

@@ -23,6 +23,7 @@ from ..arguments import (
     at_least,
     between,
     check_argument,
+    check_types,
     select_fields,
 )
 from ..evaluation.metrics import LOWER_IS_BETTER
@@ -147,6 +148,7 @@ def build_training_arguments(
         warmup_factor: how many times the default warm-up is taken.
     """
     given = select_fields(Seq2SeqTrainingArguments, arguments)
+    check_types(Seq2SeqTrainingArguments, given)
     if given.get("hub_token"):
         raise ValueError(
             "--hub_token is saved in training_args.bin and pushed with the model: log in with hf auth login, or set "

@@ -32,8 +32,8 @@ from transformers.modeling_outputs import BaseModelOutput
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
 from copynet_hf.model.copy_distribution import find_matches, selective_read_weights
 from copynet_hf.model.layers import find_neighbours, pair_mentions
-from copynet_hf.model.outputs import CACHE_NAME
 from copynet_hf.model.prediction import predict
+from copynet_hf.model.text_models import CACHE_NAME
 
 variants = pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 # Those that read the embedding of a target word in different places.

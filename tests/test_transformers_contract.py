@@ -19,7 +19,7 @@ from tiny_encoders import batch_of, copynet_over, save_encoder, word_tokenizer
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from copynet_hf import CopyNetForConditionalGeneration
-from copynet_hf.model.outputs import CACHE_NAME
+from copynet_hf.model.text_models import CACHE_NAME
 
 variants = pytest.mark.parametrize("changes", DISTINCT.values(), ids=DISTINCT)
 

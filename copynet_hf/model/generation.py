@@ -21,8 +21,8 @@ from transformers.utils import ModelOutput
 
 from .copy_distribution import find_matches
 from .memory import CopyNetCache, start_cache
-from .outputs import CACHE_NAME
 from .source import ExtendedVocabulary, Source, count_tokens, find_marks, find_matching_ids
+from .text_models import CACHE_NAME
 
 ModelInputs = dict[str, Any]  # the arguments of a model's `forward`, by name
 

@@ -43,7 +43,6 @@ from .loss import (
 from .mechanism_decoders import DECODERS
 from .memory import CopyNetCache, DecoderState, Memory, start_cache
 from .outputs import (
-    CACHE_NAME,
     CopyNetEncoderOutput,
     CopyNetModelOutput,
     CopyNetSeq2SeqLMOutput,
@@ -54,6 +53,7 @@ from .outputs import (
 )
 from .pipeline import CUSTOM_PIPELINES
 from .pretrained import CopyNetPreTrainedModel, load_seq2seq, make_seq2seq_config, take_weights
+from .text_models import CACHE_NAME
 from .transformer_decoder import TransformerDecoder
 from .transformer_encoder import CopyNetTransformerEncoder, WordEncoder
 

@@ -19,9 +19,10 @@ from .generation import CopyNetGenerationMixin
 from .loss import average_losses, check_labels, replace_unreachable_targets, shift_right
 from .memory import CopyNetCache, start_cache
 from .modeling_copynet import CopyNetForConditionalGeneration
-from .outputs import CACHE_NAME, CopyNetEnsembleEncoderOutput, CopyNetSeq2SeqLMOutput, value_or_default
+from .outputs import CopyNetEnsembleEncoderOutput, CopyNetSeq2SeqLMOutput, value_or_default
 from .pipeline import CUSTOM_PIPELINES
 from .pretrained import PublishedModel
+from .text_models import CACHE_NAME
 from .vocabularies import IGNORED_LABEL
 
 

@@ -17,9 +17,6 @@ from transformers.utils import ModelOutput
 
 from .copy_distribution import has_values
 
-# Transformers' name of the cache, in arguments and outputs: `cache` from 5.24 on, `past_key_values` before.
-CACHE_NAME = "cache" if "cache" in Seq2SeqLMOutput.__dataclass_fields__ else "past_key_values"
-
 
 class SourceInputs(NamedTuple):
     """What an encoder may read of B sources; `SourceEncoder.forward` describes the fields."""

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import Seq2SeqLMOutput
 from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
 
-from .outputs import CACHE_NAME
-
+# The library's name of the cache, in arguments and outputs: `cache` from 5.24 on, `past_key_values` before.
+CACHE_NAME = "cache" if "cache" in Seq2SeqLMOutput.__dataclass_fields__ else "past_key_values"
 # Names of position embeddings.
 POSITIONS = ("position_embeddings", "position_embedding", "embed_positions", "positions_embed", "wpe")
 # What a decoder must take: embeddings of its words, and the source that its layers attend to.

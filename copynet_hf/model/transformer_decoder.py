@@ -15,8 +15,9 @@ from .copy_distribution import copy_scores, expand_to_rows, selective_read_weigh
 from .decoder import Decoder
 from .layers import Dropout
 from .memory import DecoderState, DecoderSteps, FeatureMemory, Memory, PastWords, read_memory
-from .outputs import CACHE_NAME, CopyNetEncoderOutput
+from .outputs import CopyNetEncoderOutput
 from .text_models import (
+    CACHE_NAME,
     attend_to_some,
     build_projection,
     build_text_decoder,

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from inspect import getdoc
 from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
 from fastapi import FastAPI, Request, Response
@@ -90,7 +91,8 @@ def build_request_model(limits: Limits) -> type[BaseModel]:
 def describe_answer() -> dict[str, Any]:
     """The JSON schema of an answer: for each text its outputs, with the fields of `Prediction` and what it says of
     them."""
-    described = dict(re.findall(r"^    (\w+): ((?:.|\n {8})+)", Prediction.__doc__ or "", re.MULTILINE))
+    # getdoc, because from Python 3.13 on a docstring has lost its indentation
+    described = dict(re.findall(r"^(\w+): ((?:.|\n {4})+)", getdoc(Prediction) or "", re.MULTILINE))
     fields: dict[str, Any] = {
         name: (hint, Field(description=" ".join(described.get(name, "").split())))
         for name, hint in get_type_hints(Prediction).items()

@@ -91,7 +91,8 @@ def test_an_adapter_of_the_library_is_saved_without_the_models_config(tmp_path):
     try:
         model.add_adapter(peft.LoraConfig(target_modules="all-linear", r=2))
     except ValueError as error:
-        assert "The version of PEFT" in str(error)
+        if "version of PEFT" not in str(error):
+            raise
         pytest.skip(f"Transformers asks for a later PEFT: {error}")
     model.save_pretrained(tmp_path)
     modes = {(tmp_path / f"adapter_{name}").stat().st_mode for name in ("config.json", "model.safetensors")}

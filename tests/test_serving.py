@@ -176,15 +176,22 @@ def test_answers_are_the_outputs_of_predict(served: tuple[str, Path, Server], se
         assert any(output["words"] for outputs in expected for output in outputs)
 
 
-def test_a_request_names_the_confidence_from_which_outputs_are_accepted(server: Server) -> None:
+def test_a_request_names_the_confidence_from_which_outputs_are_accepted(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(folders["features"], tmp_path / "model")
+    saved = GenerationConfig.from_pretrained(folder)
+    saved.update(eos_token_id=list(range(2, 13)))  # the first word ends the output, which is not cut
+    saved.save_pretrained(folder)
     texts = ["a b X", ""]
-    _, answer = server.predict(texts=texts)
-    sure, empty = (outputs[0]["confidence"] for outputs in answer["outputs"])
-    assert empty is None
-    assert {outputs[0]["accepted"] for outputs in answer["outputs"]} == {None}
-    for threshold, expected in ((sure - 1e-4, [True, False]), (sure + 1e-4, [False, False])):
-        _, answer = server.predict(texts=texts, min_confidence=threshold)
-        assert [outputs[0]["accepted"] for outputs in answer["outputs"]] == expected
+    with run_command(f"--model={folder}") as server:
+        _, answer = server.predict(texts=texts)
+        sure, empty = (outputs[0]["confidence"] for outputs in answer["outputs"])
+        assert empty is None
+        assert {outputs[0]["accepted"] for outputs in answer["outputs"]} == {None}
+        for threshold, expected in ((sure - 1e-4, [True, False]), (sure + 1e-4, [False, False])):
+            _, answer = server.predict(texts=texts, min_confidence=threshold)
+            assert [outputs[0]["accepted"] for outputs in answer["outputs"]] == expected
 
 
 def test_answers_are_utf_8_with_lone_surrogates_as_escapes() -> None:

@@ -69,7 +69,7 @@ def find_fast_form_obstacles(
         reasons.append("torch.func is transforming the model")
     if device is not None and device.type == "meta":
         reasons.append("the meta device has no values to index by")
-    if modules and torch_module._has_any_global_hook():
+    if modules and any(getattr(torch_module, f"_global{hooks}") for hooks in _HOOKS):
         reasons.append("a hook is registered for all modules")
     for name, module in (modules or {}).items():
         if module is not None:

@@ -90,7 +90,7 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 def test_checkpoints_change_no_gradient(case: Case) -> None:
     expected = gradients(case.model.train(), case)
-    case.model.activation_checkpointing_enable({"use_reentrant": True})  # is not taken
+    case.model.gradient_checkpointing_enable({"use_reentrant": True})  # is not taken
     assert_same(gradients(case.model, case), expected)
 
 

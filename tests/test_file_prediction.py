@@ -619,8 +619,7 @@ def test_a_run_goes_on_behind_the_last_whole_part(
         (folder / f"{len(predicted) // 5:08}.part.unfinished").write_bytes(b"half of it")
     with killed_after(None) as texts:
         assert main(command(model, source, output, "--num_proc=1", "--batch_size=2")) == 0
-    said = re.search(r" is continued: (\d+) of (\d+) rows are done", caplog.messages[-1])
-    assert said is not None
+    *_, said = re.finditer(r" is continued: (\d+) of (\d+) rows are done", caplog.text)
     assert int(said[2]) - int(said[1]) == len(texts)
     predicted += texts
     assert predicted == [text for number, text in enumerate(TEXTS * 2) if number != 17]

@@ -551,7 +551,7 @@ def test_no_probability_is_above_1_where_rounding_takes_its_logarithm_above_0(mo
 def test_an_output_has_one_end_for_trace_and_predictions(words, length):
     trace = tiny_model().trace_copies(torch.tensor([[1, *words]]), input_ids=torch.tensor([SOURCES[0]]))
     assert (trace.token_probs[0] > 0).tolist() == [place < length for place in range(len(words))]
-    assert _count_tokens(np.array([words]), EOS, 0, None).tolist() == [length]
+    assert _count_tokens(np.array([words]), [EOS], 0, None).tolist() == [length]
 
 
 def test_the_end_symbol_of_the_call_or_else_of_the_generation_config_ends_an_output():

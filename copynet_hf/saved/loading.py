@@ -34,7 +34,8 @@ def has_bfloat16(device: str = "cpu") -> bool:
     """Whether a device computes in bfloat16; a processor without its instructions takes longer than in float32."""
     if torch.device(device).type != "cpu":
         return True
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # earlier versions of torch name none
+    # earlier versions of torch name none
+    capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name) for name in BFLOAT16_INSTRUCTIONS)
 
 

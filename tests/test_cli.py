@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,6 +86,7 @@ def test_evaluate_and_generate_warn_of_truncated_texts(
         assert main(["generate", *model, "--text", "call me", "please call me at 10:30"]) == 0
     warnings = [message.split(":")[0] for message in caplog.messages if "truncated" in message]
     assert warnings == ["7 of 7 texts were truncated", "1 of 2 texts were truncated"]
+    assert re.search(r"[1-7] of 7 outputs ended before they were complete", caplog.text)
 
 
 def test_columns_and_delimiter_are_remembered_by_the_model(

@@ -45,6 +45,7 @@ def evaluate(args: EvaluateArguments) -> None:
         from ..inference.backends import load_backend
         from ..inference.console import format_json
         from ..inference.part_files import write_json_lines
+        from ..model.prediction import describe_cut
         from ..saved.model_size import explain_memory_errors
         from ..training.dataset import read_split
         from ..training.run_folder import check_output_file
@@ -68,6 +69,8 @@ def evaluate(args: EvaluateArguments) -> None:
         options = {**args.search_options(), "num_return_sequences": args.num_return_sequences}
         with explain_memory_errors():
             scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
+        if num_cut := sum(each["is_cut"] for each in predictions):
+            logger.warning("%s", describe_cut(num_cut, len(predictions)))
         right = [bool(each["right"]) for each in predictions]
         confidences = [float(each["confidence"] or 0.0) for each in predictions]
         for threshold, (accepted, num_right) in measure_accepted(confidences, right, THRESHOLDS).items():

@@ -15,7 +15,7 @@ from ..data.features import with_objects
 from ..data.files import Row, warn_once
 from ..inference.predictor import predict_in_batches
 from ..model.confidence import Calibration, calibrate
-from ..model.prediction import CopyModel, Prediction, describe_cut, describe_truncated
+from ..model.prediction import CopyModel, Prediction, describe_truncated
 from .calibration import MIN_PAIRS, fit_calibration
 from .compute_metrics import normalize_unknown, spells_words, split_words
 from .metrics import Texts, find_exact_matches, score_outputs
@@ -23,7 +23,16 @@ from .reliability import measure_auroc, measure_calibration_error, measure_sures
 
 logger = logging.getLogger(__name__)
 
-FIELDS = ("score", "confidence", "words", "word_scores", "copied", "source_spans", "is_truncated")  # of `Prediction`
+FIELDS = (  # of `Prediction`
+    "score",
+    "confidence",
+    "words",
+    "word_scores",
+    "copied",
+    "source_spans",
+    "is_truncated",
+    "is_cut",
+)
 SHARES = (0.5, 0.7, 0.9)  # the exact match of all outputs is a score anyway
 CALIBRATION_PAIRS = 1000
 Scores = dict[str, Any]  # floats, or None
@@ -53,8 +62,6 @@ def evaluate_pairs(
     seconds = time.perf_counter() - start
     if num_truncated := sum(outputs[0].is_truncated for outputs in predictions):
         warn_once(describe_truncated(num_truncated, len(sources)))
-    if num_cut := sum(outputs[0].is_cut for outputs in predictions):
-        warn_once(describe_cut(num_cut, len(sources)))
     texts = [[output.text for output in outputs] for outputs in predictions]
     read = {name: list(pairs[name]) for name in ("id", "facts", "features") if name in pairs.column_names}
     scores: Scores = {"oov_recall": None} | score_outputs(

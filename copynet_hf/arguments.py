@@ -18,7 +18,7 @@ from functools import partial
 from numbers import Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 CONFIG_FILE_SUFFIXES = (".json", ".yaml", ".yml")
 MAX_SIZE = 2**63 - 1  # of a tensor
@@ -95,12 +95,12 @@ def check_argument(name: str, value: float, check: Check) -> None:
         raise ValueError(f"--{name} is {value if isinstance(value, int) else format(value, 'g')}: {fix}")
 
 
-# What a value may be, by the type of its field, and how a message names it; `resume_from_checkpoint` may be True.
-KINDS: dict[object, tuple[tuple[type, ...], str]] = {
-    bool: ((int,), "True or False"),
-    int: ((Real,), "a whole number"),
-    float: ((Real,), "a number"),
-    str: ((str, os.PathLike, bool), "a string"),
+# Whether a value may be one of a field of this type, and how a message names what may.
+KINDS: dict[object, tuple[Callable[[Any], bool], str]] = {
+    bool: (lambda value: isinstance(value, Real) and value in (0, 1), "True or False"),
+    int: (lambda value: isinstance(value, Real) and float(value).is_integer(), "a whole number"),
+    float: (lambda value: isinstance(value, Real), "a number"),
+    str: (lambda value: isinstance(value, str | os.PathLike) or value is True, "a string"),  # to resume, True
 }
 
 
@@ -109,11 +109,13 @@ def check_types(kind: type, values: Values) -> None:
     object may come."""
     types = get_type_hints(kind)
     for name, value in values.items():
-        wanted = [each for each in get_args(types.get(name)) or [types.get(name)] if each is not NoneType]
+        hint = types.get(name)
+        options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        wanted = [option for option in options if option is not NoneType]
         if value is not None and len(wanted) == 1 and wanted[0] in KINDS:
-            accepted, noun = KINDS[wanted[0]]
-            if not isinstance(value, accepted):
-                shown = repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+            accepts, noun = KINDS[wanted[0]]
+            if not accepts(value.item() if getattr(value, "ndim", None) == 0 else value):  # of NumPy or torch
+                shown = repr(value) if isinstance(value, str | Real) else f"a {type(value).__name__}"
                 raise ValueError(f"--{name} is {shown}: pass {noun}")
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -299,10 +300,13 @@ def test_damaged_exports_are_named(folders: Folders, tmp_path: Path, file: str, 
         CopyNetPredictor(tmp_path / "model", "onnx")(TEXTS)
 
 
-def test_names_of_no_folder_are_in_the_message(tmp_path: Path) -> None:
+def test_names_of_no_folder_are_in_the_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="nowhere: no such folder"):
         OnnxCopyNet.from_pretrained(tmp_path / "nowhere")
     with pytest.raises(OSError, match="nowhere is no folder here, and cannot be loaded from the Hub"):
+        load_tokenizer("nowhere")
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", Mock(side_effect=PermissionError(13, "denied")))
+    with pytest.raises(PermissionError, match="denied"):
         load_tokenizer("nowhere")
 
 

@@ -77,20 +77,24 @@ def test_what_fills_up_the_rows_of_a_batch_is_in_no_score(search: str) -> None:
 
 def test_an_output_is_cut_where_nothing_that_was_asked_for_ended_it() -> None:
     model, tokenizer, seen = tiny_model(seed=3), tiny_tokenizer(), set()
-    for search, text in itertools.product(SEARCHES.values(), TEXTS):
+    searches = [*SEARCHES.values(), {"stop_strings": ["oo", "\n"]}, {"stop_strings": "b "}]
+    for search, text in itertools.product(searches, [*TEXTS, "foox b"]):
         options = {"max_new_tokens": 7, **search}
         torch.manual_seed(0)
         (outputs,) = predict(model, tokenizer, [text], min_confidence=0.0, **options)
         torch.manual_seed(0)
         stops = options.pop("stop_strings", [])
+        stops = [stops] if isinstance(stops, str) else stops
         more = {"stopping_criteria": [StopStrings(tokenizer, stops, [text])]} if stops else {}
         sequences: Any = model.generate(**tokenizer([text], return_tensors="pt"), **options, **more)
         for output, ids in zip(outputs, sequences[:, 1:].tolist(), strict=True):
             has_end = any(end in ids for end in options.get("eos_token_id", [2]))
-            is_stopped = output.text[-1:] in stops
+            is_stopped = any(stop in output.text for stop in stops)
             assert (output.is_cut, output.accepted) == ((False, True) if has_end or is_stopped else (True, False))
             seen.add((has_end, is_stopped))
     assert seen >= {(True, False), (False, True), (False, False)}
+    model.generation_config.eos_token_id = None
+    assert predict(model, tokenizer, TEXTS[:1], max_new_tokens=3)[0][0].is_cut
 
 
 def test_a_mark_is_a_factor_of_the_word_that_it_changes() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset
@@ -17,7 +18,7 @@ from helpers import SIZES, byte_level_tokenizer, write_requests, write_rows
 from transformers import Seq2SeqTrainingArguments, TrainerControl, TrainerState
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
-from copynet_hf.arguments import TrainArguments
+from copynet_hf.arguments import TrainArguments, check_types
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.model.prediction import predict
@@ -770,6 +771,16 @@ def test_values_of_another_type_are_named(
     with pytest.raises(ValueError, match=re.escape(message)):
         train_from_arguments({**files, **SIZES, "output_dir": tmp_path / "out", **given})
     assert not (tmp_path / "out").exists()
+
+
+def test_values_of_the_right_types_are_taken() -> None:
+    check_types(Seq2SeqTrainingArguments, vars(Seq2SeqTrainingArguments("out")))
+    rows = {"include_for_metrics": ["inputs"], "resume_from_checkpoint": True, "output_dir": Path("out")}
+    numbers = {"bf16": np.bool_(True), "seed": np.int64(3), "max_steps": 5.0, "learning_rate": torch.tensor(0.1)}
+    check_types(Seq2SeqTrainingArguments, {**rows, **numbers})
+    for name, value in {"seed": 1.5, "max_steps": float("nan"), "bf16": 2}.items():
+        with pytest.raises(ValueError, match=f"--{name} is {value}: pass"):
+            check_types(Seq2SeqTrainingArguments, {name: value})
 
 
 def test_evaluation_while_training_scores_what_generate_gives(files: dict[str, Any], tmp_path: Path) -> None:

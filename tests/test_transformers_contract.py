@@ -190,7 +190,8 @@ def test_a_left_padded_prefix_continues_as_it_does_alone() -> None:
     assert both[0, 3:].tolist() == alone[0, 2:].tolist()
 
 
-def test_generation_goes_on_from_a_cache() -> None:
+@pytest.mark.parametrize("name", ["cache", "past_key_values"])
+def test_generation_goes_on_from_a_cache(name: str) -> None:
     model = tiny_model(seed=4)
     whole = model.generate(**sources(), min_new_tokens=6, max_new_tokens=6)
     first = model.generate(**sources(), min_new_tokens=3, max_new_tokens=3, return_dict_in_generate=True)
@@ -199,8 +200,11 @@ def test_generation_goes_on_from_a_cache() -> None:
         **sources(),
         decoder_input_ids=first.sequences,
         decoder_attention_mask=torch.ones_like(first.sequences),  # tells the library that this is the whole sequence
-        **{CACHE_NAME: first[CACHE_NAME]},
+        **{name: first[CACHE_NAME]},
         min_new_tokens=3,
         max_new_tokens=3,
     )
     assert torch.equal(rest, whole)
+    both = {"cache": first[CACHE_NAME], "past_key_values": first[CACHE_NAME]}
+    with pytest.raises(ValueError, match="cache and past_key_values are two names"):
+        model(**sources(), decoder_input_ids=first.sequences, **both)

@@ -449,6 +449,8 @@ def test_outputs_below_a_confidence_are_marked_as_in_python(tab: Any, exported: 
     accepted = [each["accepted"] for each in check_searches(tab, exported, ["a", "", *HOSTILE[4:8]], options)]
     assert accepted[:2] == [True, False]
     assert False in accepted[2:]
+    options |= {"min_confidence": 0, "max_new_tokens": 1}  # cut
+    assert not check_searches(tab, exported, ["a"], options)[0]["accepted"]
 
 
 def test_regular_expressions_find_the_words_that_they_find_in_python(tab: Any, exported: Page) -> None:

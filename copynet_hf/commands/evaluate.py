@@ -73,7 +73,8 @@ def evaluate(args: EvaluateArguments) -> None:
             logger.warning("%s", describe_cut(num_cut, len(predictions)))
         right = [bool(each["right"]) for each in predictions]
         confidences = [float(each["confidence"] or 0.0) for each in predictions]
-        for threshold, (accepted, num_right) in measure_accepted(confidences, right, THRESHOLDS).items():
+        acceptable = [0.0 if each["is_cut"] else sure for each, sure in zip(predictions, confidences, strict=True)]
+        for threshold, (accepted, num_right) in measure_accepted(acceptable, right, THRESHOLDS).items():
             share = f"{100 * num_right / accepted:.1f} % right" if accepted else "none"
             counts = f"{accepted:,} of {len(right):,} outputs"
             logger.info("confidence at least %g: %s, %s", threshold, counts, share)

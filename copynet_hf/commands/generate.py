@@ -37,7 +37,7 @@ def generate(args: GenerateArguments) -> None:
     from ..inference.backends import load_backend
     from ..inference.console import escape_controls, format_json
     from ..inference.predictor import parse_facts, predict_in_batches, reads_features
-    from ..model.prediction import describe_truncated
+    from ..model.prediction import describe_cut, describe_truncated
     from ..saved.model_size import explain_memory_errors
     from ..visualization.highlighting import highlight_copies
 
@@ -52,7 +52,7 @@ def generate(args: GenerateArguments) -> None:
         raise ValueError(f"{args.model} reads features: pass --features, such as 'V;PST' ('' for none)")
     is_terminal = sys.stdout.isatty()
     style: Style = "ansi" if is_terminal else "plain"
-    num_texts = num_truncated = 0
+    num_texts = num_truncated = num_cut = 0
     for texts in _batches(args.text, args.batch_size):
         with explain_memory_errors():
             predictions = predict_in_batches(
@@ -67,6 +67,7 @@ def generate(args: GenerateArguments) -> None:
             )
         for output, *_ in predictions:
             num_texts, num_truncated = num_texts + 1, num_truncated + output.is_truncated
+            num_cut += output.is_cut
             if args.json:
                 line = format_json(output.to_dict(), sys.stdout.encoding)
             elif args.show_copies:
@@ -82,6 +83,8 @@ def generate(args: GenerateArguments) -> None:
             print(line.encode(errors="replace").decode(), flush=True)  # a vocabulary may hold lone surrogates
     if num_truncated:
         logger.warning("%s", describe_truncated(num_truncated, num_texts))
+    if num_cut:
+        logger.warning("%s", describe_cut(num_cut, num_texts))
 
 
 def _batches(texts: Sequence[str] | None, batch_size: int) -> Iterator[list[str]]:

@@ -411,6 +411,7 @@ def _fingerprint(predictor: CopyNetPredictor, files: Sequence[Path], *settings: 
     model = [predictor.name, predictor.loading["backend"], predictor.loading["bf16"], stamp_files(predictor.name)]
     columns = [
         *predictor.new_columns().items(),
+        *FLAGS,
         predictor.min_confidence,
         predictor.text_column,
         predictor.facts_column,

@@ -48,15 +48,15 @@ class CopyNetPredictor:
             whether a text has more words than were read.
         output_format: "text", or "records": the column holds the records of `extract_records`, None for an output that
             has no fields.
-        min_confidence: outputs that are less surely right are marked; a call with columns adds `prediction_confidence`
-            and `prediction_accepted`.
+        min_confidence: outputs that are less surely right, or cut, are marked; a call with columns adds
+            `prediction_confidence` and `prediction_accepted`.
         with_origins: whether it also adds the score of the prediction, its words and where they were copied from.
         decoding: arguments of `predict_in_batches`, `predict` and `generate()`, such as `batch_size`, `num_beams`
             and `max_new_tokens`.
 
     Raises:
         TypeError: an argument is misspelled.
-        ValueError: an argument has another value than those that there are.
+        ValueError: `output_format`, `prediction_column` or `num_return_sequences` has a value that cannot be used.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class CopyNetPredictor:
         if not prediction_column:
             raise ValueError("prediction_column is empty: pass the name of the column of outputs")
         _refuse_misspelled(decoding)
-        if decoding.get("num_return_sequences", 1) != 1:
+        if (decoding.get("num_return_sequences") or 1) != 1:
             raise ValueError("num_return_sequences: there is one output for each text; a pipeline returns several")
         self.output_format, self.min_confidence = output_format, min_confidence
         self.with_origins, self.decoding = with_origins, decoding

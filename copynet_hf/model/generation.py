@@ -20,7 +20,7 @@ from transformers.generation import (
 from transformers.utils import ModelOutput
 
 from .copy_distribution import find_matches
-from .memory import CopyNetCache, start_cache
+from .memory import CopyNetCache, choose_cache, start_cache
 from .source import ExtendedVocabulary, Source, count_tokens, find_marks, find_matching_ids
 from .text_models import CACHE_NAME
 
@@ -262,6 +262,8 @@ class CopyNetGenerationMixin(_Base):
                 raise ValueError("copied_only needs the words of the vocabulary: pass tokenizer=")
             copied_only = find_matching_ids(tokenizer, copied_only)
         library: Any = super()
+        if (cache := choose_cache(kwargs.pop("cache", None), kwargs.pop("past_key_values", None))) is not None:
+            kwargs[CACHE_NAME] = cache
         own = {"copied_only": copied_only, "is_assisted": kwargs.get("assistant_model") is not None}
         return library.generate(*args, tokenizer=tokenizer, **own, **kwargs)
 

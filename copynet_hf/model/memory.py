@@ -277,6 +277,17 @@ class CopyNetCache(Cache):
         return [CopyNetCache([layer]) for layer in self.layers]  # type: ignore[list-item]
 
 
+def choose_cache(cache: Cache | None, past_key_values: Cache | None) -> Cache | None:
+    """The cache that was passed, by either name.
+
+    Raises:
+        ValueError: there are two.
+    """
+    if cache is not None and past_key_values is not None:
+        raise ValueError("cache and past_key_values are two names of one argument: pass one of them.")
+    return past_key_values if cache is None else cache
+
+
 def start_cache(cache: Cache | None, is_used: bool, number: int = 1) -> CopyNetCache | None:
     """The given cache; if there is none but one is used, an empty one with this number of layers.
 

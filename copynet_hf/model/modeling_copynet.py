@@ -41,7 +41,7 @@ from .loss import (
     shift_right,
 )
 from .mechanism_decoders import DECODERS
-from .memory import CopyNetCache, DecoderState, Memory, start_cache
+from .memory import CopyNetCache, DecoderState, Memory, choose_cache, start_cache
 from .outputs import (
     CopyNetEncoderOutput,
     CopyNetModelOutput,
@@ -142,7 +142,7 @@ class CopyNetModel(CopyNetPreTrainedModel):
             encoder_outputs = self.encoder(input_ids, attention_mask, **source, **options)
         encoder_outputs = self._check_encoder_outputs(encoder_outputs)
         starts_cache = value_or_default(use_cache, config, "use_cache") and not self.training
-        cache = start_cache(past_key_values if cache is None else cache, starts_cache)
+        cache = start_cache(choose_cache(cache, past_key_values), starts_cache)
         is_start = cache is None or not cache.get_seq_length()
         if decoder_input_ids is not None and (is_start or decoder_input_ids.is_cpu):
             # an accelerator would have to be waited for at each step of a search
@@ -399,8 +399,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
                     "decoder_input_ids is missing, and with label_smoothing_factor or compute_loss_func the Trainer "
                     "takes the labels away: use DataCollatorForSeq2Seq(tokenizer, model=model)."
                 )
-        cache = past_key_values if cache is None else cache
-        starts = not isinstance(cache, CopyNetCache) or not cache.get_seq_length()
+        given = choose_cache(cache, past_key_values)
+        starts = not isinstance(given, CopyNetCache) or not given.get_seq_length()
         if decoder_attention_mask is None and decoder_input_ids is not None and starts:
             decoder_attention_mask = mask_left_padding(decoder_input_ids, self.config)
         returns_attention = value_or_default(output_attentions, self.config, "output_attentions")
@@ -412,7 +412,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
-            cache=cache,
+            cache=given,
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             output_attentions=returns_attention or needs_attention,

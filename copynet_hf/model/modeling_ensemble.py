@@ -17,7 +17,7 @@ from .configuration_ensemble import CopyNetEnsembleConfig
 from .copy_distribution import average_log_probs, expand_to_rows
 from .generation import CopyNetGenerationMixin
 from .loss import average_losses, check_labels, replace_unreachable_targets, shift_right
-from .memory import CopyNetCache, start_cache
+from .memory import CopyNetCache, choose_cache, start_cache
 from .modeling_copynet import CopyNetForConditionalGeneration
 from .outputs import CopyNetEnsembleEncoderOutput, CopyNetSeq2SeqLMOutput, value_or_default
 from .pipeline import CUSTOM_PIPELINES
@@ -169,7 +169,7 @@ class CopyNetEnsemble(PublishedModel, CopyNetGenerationMixin):
             kind = type(encoder_outputs).__name__
             raise ValueError(f"encoder_outputs is a {kind}: pass what the ensemble's get_encoder() returns.")
         starts_cache = value_or_default(use_cache, self.config, "use_cache") and not self.training
-        cache = start_cache(past_key_values if cache is None else cache, starts_cache, self.num_caches)
+        cache = start_cache(choose_cache(cache, past_key_values), starts_cache, self.num_caches)
         caches = [None] * self.num_caches if cache is None else cache.split()
         outputs = [
             member(

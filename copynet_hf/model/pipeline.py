@@ -32,7 +32,7 @@ class CopyText2TextPipeline(Pipeline):
 
         max_source_length: the number of words to which a source is truncated; None: the tokenizer's
             `model_max_length`.
-        min_confidence: the confidence from which outputs are accepted.
+        min_confidence: the confidence from which outputs are accepted if they are not cut.
         return_copy_probs: whether to return `copy_probs`.
         batch_size: the number of texts in a batch.
         copied_only: a regular expression, such as r"\\d", for words that may be written only if the source has them.

@@ -77,7 +77,8 @@ class Prediction:
     copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
         requested.
     is_truncated: whether the source has more words, or pieces of a Transformers encoder, than were read.
-    is_cut: whether the output ended without an end symbol, as at `max_new_tokens`, and without one of `stop_strings`.
+    is_cut: whether neither an end symbol nor one of `stop_strings` ended the output, but `max_new_tokens` did, or
+        another limit.
     is_empty: whether the text has no words; its output is empty, too.
 
     Without a trace, all fields but the text and the last three are empty or None.
@@ -242,6 +243,7 @@ def _generate(
     sequences = getattr(output, "sequences", output)
     ids, end_ids = _to_numpy(sequences)[:, 1:], settings.get("eos_token_id")
     ends = [] if end_ids is None else np.ravel(end_ids).tolist()
+    stops = np.ravel(settings.get("stop_strings") or []).tolist()
     lengths = _count_tokens(ids, ends, tokenizer.pad_token_id, getattr(output, "beam_indices", None))
     traced = None
     if trace:
@@ -256,7 +258,8 @@ def _generate(
         own = None if traced is None else _Trace(*(each[row, :length] for each in traced))
         own_ids = ids[row, :length].tolist()
         found = _read_output(sources[number], spans[number], is_word[number], own_ids, own)
-        found.is_cut = _is_cut(own_ids, found.text, ends, settings.get("stop_strings") or ())
+        is_ended = not {*ends}.isdisjoint(own_ids[-1:]) or any(stop in found.text for stop in stops)
+        found.is_cut = not is_ended and length == ids.shape[1]  # a row that a criterion has ended may be shorter
         predictions[number].append(found)
     return predictions
 
@@ -272,12 +275,6 @@ def _inference_mode(model: CopyModel) -> Iterator[str]:
     model.eval()
     with torch.inference_mode():
         yield "pt"
-
-
-def _is_cut(ids: Sequence[int], text: str, ends: Sequence[int], stop_strings: str | Sequence[str]) -> bool:
-    """Whether neither an end symbol nor a stop string ended this output."""
-    stops = (stop_strings,) if isinstance(stop_strings, str) else tuple(stop_strings)
-    return bool(ends) and {*ends}.isdisjoint(ids[-1:]) and not text.rstrip().endswith(tuple(map(str.rstrip, stops)))
 
 
 def _count_tokens(ids: Array, ends: Sequence[int], pad_token_id: int, beam_indices: Any) -> Array:

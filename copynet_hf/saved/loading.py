@@ -34,9 +34,9 @@ def has_bfloat16(device: str = "cpu") -> bool:
     """Whether a device computes in bfloat16; a processor without its instructions takes longer than in float32."""
     if torch.device(device).type != "cpu":
         return True
-    # earlier versions of torch name none
-    capabilities: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(capabilities.get(name) for name in BFLOAT16_INSTRUCTIONS)
+    if not hasattr(torch.cpu, "get_capabilities"):  # earlier versions of torch do not say
+        return True
+    return any(torch.cpu.get_capabilities().get(name) for name in BFLOAT16_INSTRUCTIONS)
 
 
 def warn_of_slow_bfloat16(device: str) -> None:
@@ -142,7 +142,8 @@ def _loading(name: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ImportError) as error:  # their messages name the file or the package, but where there is no Hub
-        if isinstance(error, OSError) and name not in str(error):
+        is_of_hub = isinstance(error, OSError) and error.errno is None and not Path(name).exists()
+        if is_of_hub and name not in str(error):
             raise OSError(f"{name} is no folder here, and cannot be loaded from the Hub: {error}") from error
         raise
     except Exception as error:  # a file whose JSON is valid can make Transformers raise anything

@@ -130,10 +130,10 @@ def _describe_output(tokenizer: PreTrainedTokenizerBase, row: RequestRow, output
         starts = [span[0] for span in source.offsets if span is not None]
         text = text[starts[0] if output.is_truncated and starts else 0 :]  # what left truncation has left
     found, rest = find_words(text, output.source_words)
-    is_cut = source is None and bool(rest.strip())  # a tokenizer of Python does not say whether it truncated
+    has_rest = source is None and bool(rest.strip())  # a tokenizer of Python does not say whether it truncated
     assert output.copy_probs is not None
     return PageOutput(
-        **vars(output) | {"copy_probs": None, "is_truncated": output.is_truncated or is_cut},
+        **vars(output) | {"copy_probs": None, "is_truncated": output.is_truncated or has_rest},
         oov=[word.strip() in oov for word in output.words],
         spaced_source=[before + word for before, word in found],
         source_oov=[word in oov for word in output.source_words],

@@ -147,7 +147,7 @@ export class CopyNet {
       const score = isEmpty ? null : steps.reduce((product, { step }) => product * probs[step], 1);
       const confidence = score === null ? null : calibrate(score, this.calibration);
       const threshold = options.min_confidence ?? null;
-      const isCut = !isEmpty && ends.length > 0 && end < 0;
+      const isCut = !isEmpty && end < 0;
       return {
         text: spaced.join(""),
         score,

@@ -102,8 +102,9 @@ async function generate(model) {
     show(model, output);
     const { isTruncated, spacedWords } = output.source;
     const truncated = isTruncated ? " The model read only a part of the text." : "";
+    const cut = output.isCut ? " The output ended before it was complete." : "";
     const confidence = output.confidence === null ? "" : ` with confidence ${output.confidence.toFixed(2)}`;
-    report(`Generated in ${milliseconds} ms${confidence}.${truncated}`);
+    report(`Generated in ${milliseconds} ms${confidence}.${truncated}${cut}`);
   } catch (error) {
     const isTimeout = error instanceof DOMException && error.name === "TimeoutError";
     const { message } = error;

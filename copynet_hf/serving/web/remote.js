@@ -29,6 +29,7 @@ export class RemoteCopyNet {
       text: output.text,
       score: output.score,
       confidence: output.confidence,
+      isCut: output.is_cut,
       words: output.words,
       wordScores: output.word_scores,
       oov: output.oov,

@@ -253,7 +253,7 @@ def _generate(
     spans = [source.offsets if trace else [] for source in sources]
     repeats = len(ids) // len(sources)
     predictions: list[list[Prediction]] = [[] for _ in sources]
-    for row, length in enumerate(lengths):
+    for row, length in enumerate(lengths.tolist()):
         number = row // repeats
         own = None if traced is None else _Trace(*(each[row, :length] for each in traced))
         own_ids = ids[row, :length].tolist()

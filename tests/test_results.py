@@ -37,6 +37,22 @@ def test_each_page_says_what_scores_higher(name):
     assert "\n## Better than this\n" in page
 
 
+def test_decoders_are_compared_on_the_sets_that_both_have():
+    scores = {("ang, small", "GRU"): [50, 52], ("ang, small", "Transformer"): [40], ("got, large", "GRU"): [60]}
+    scores["asm, large", "GRU"], scores["asm, large", "Transformer"] = [70], [75]
+    runs = [
+        {"data": data, "model": model, "scores": {"exact_match": score}}
+        for (data, model), found in scores.items()
+        for score in found
+    ]
+    table = importlib.import_module("experiments.tables.decoders").collect_figures({"runs": runs, "data": {}})["sets"]
+    assert table.splitlines()[2:] == [
+        "| ang, small | 51 | 40 |",
+        "| asm, large | 70 | 75 |",
+        "| mean | 60.5 | 57.5 |",
+    ]
+
+
 def test_figure_4_is_what_the_results_give():
     expected = render_html(read_results("table3")["runs"])
     assert (ROOT / "results" / "table3.html").read_text(encoding="utf-8") == expected

@@ -1,6 +1,6 @@
 """Decoders compared: the GRU and a Transformer from scratch, with a copy mode and without, by the default command.
 
-And a T5, pre-trained on the texts of its task alone, fine-tuned with a copy head and without.
+And a T5, pre-trained only on the texts of its task, fine-tuned with a copy head and without.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ FINE_TUNED: dict[str, dict[str, Any]] = {"T5": RNNSEARCH, "T5 with a copy head":
 REQUESTS = "SNIPS"
 TEST_PAIRS = 300
 RULES, INSTANCES = 40, 60
+# The first five that have sets of both sizes, so that no score has chosen them.
 LANGUAGES = [language for language in inflection.SMALL if language in inflection.LARGE][:5]
 SETS = {f"{language}, {size}": (language, size) for size in inflection.SIZES for language in LANGUAGES}
 

@@ -22,9 +22,11 @@ logger = logging.getLogger(__name__)
 
 SIGTERM_CODE = 128 + signal.SIGTERM  # as shells have it
 # A training ends early after NUM_FULL evaluations without a mistake, over FULL_UPDATES: a short run evaluates often,
-# and its loss still falls. From the share EARLIEST_END of its updates on, it also ends if, for the share FLAT_SHARE
-# of them and for NUM_FLAT evaluations, neither accuracy nor loss was better.
+# and its loss still falls; where pairs are augmented, once the score of `_rank` has risen by at most LEAST_RISE in
+# the last NUM_LEVEL evaluations, 1.5 points on augmented pairs. From the share EARLIEST_END of its updates on, it
+# also ends if, for the share FLAT_SHARE of them and for NUM_FLAT evaluations, neither accuracy nor loss was better.
 NUM_FULL, FULL_UPDATES = 3, 150
+NUM_LEVEL, LEAST_RISE = 4, 0.45
 EARLIEST_END, FLAT_SHARE, NUM_FLAT = 0.5, 0.25, 5
 COMPOUND_SHARE = 0.3  # the weight of augmented pairs in the choice of a checkpoint; as many are in training
 
@@ -133,9 +135,9 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
     All validation targets were right in three evaluations or more, the last of them 150 updates or more after the
-    first, and where pairs are augmented, the score of `_rank` has not risen in the last three. Or, in the second half,
-    it has not risen for a quarter of the updates and for five evaluations, nor has the loss fallen: a model may get
-    better for a long time before more targets are right to the last word. Counted in the log of the run, which a
+    first, and where pairs are augmented, the score of `_rank` has hardly risen in the last four. Or, in the second
+    half, it has not risen for a quarter of the updates and for five evaluations, nor has the loss fallen: a model may
+    get better for a long time before more targets are right to the last word. Counted in the log of the run, which a
     resumed run continues.
 
     Args:
@@ -152,7 +154,7 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     has_compounds = is_accuracy and bool(list_scores(state, "compound_accuracy"))
     shown = f"the mean of {name} and compound_accuracy" if has_compounds else name
     full = [step for score, step in list_scores(state, name) if is_accuracy and score == 100.0]
-    is_learned = not has_compounds or _count_after(best_step, steps) >= NUM_FULL
+    is_learned = not has_compounds or not _is_rising([score for score, _ in ranks])
     if len(full) >= NUM_FULL and full[-1] == steps[-1] >= full[0] + FULL_UPDATES and is_learned:
         return f"all validation targets were right in {len(full)} evaluations"
     if patience is not None:
@@ -173,6 +175,11 @@ def list_scores(state: TrainerState, name: str) -> list[tuple[float, int]]:
 def _find_highest(scores: list[tuple[float, int]]) -> int:
     """The step of the highest score, the first of several; 0: there is none."""
     return max(scores, key=lambda pair: pair[0], default=(0.0, 0))[1]
+
+
+def _is_rising(scores: list[float]) -> bool:
+    """Whether one of the last `NUM_LEVEL` is above all before them, by more than `LEAST_RISE`."""
+    return max(scores[-NUM_LEVEL:]) > max(scores[:-NUM_LEVEL], default=0.0) + LEAST_RISE
 
 
 def _count_after(first: int, steps: list[int]) -> int:

@@ -95,28 +95,35 @@ def check_argument(name: str, value: float, check: Check) -> None:
         raise ValueError(f"--{name} is {value if isinstance(value, int) else format(value, 'g')}: {fix}")
 
 
-# Whether a value may be one of a field of this type, and how a message names what may.
-KINDS: dict[object, tuple[Callable[[Any], bool], str]] = {
+# By the type of a field: whether it may hold a value, and what a message asks for otherwise.
+_ACCEPTED: dict[object, tuple[Callable[[Any], bool], str]] = {
     bool: (lambda value: isinstance(value, Real) and value in (0, 1), "True or False"),
     int: (lambda value: isinstance(value, Real) and float(value).is_integer(), "a whole number"),
     float: (lambda value: isinstance(value, Real), "a number"),
-    str: (lambda value: isinstance(value, str | os.PathLike) or value is True, "a string"),  # to resume, True
+    str: (
+        lambda value: isinstance(value, str | os.PathLike) or value is True,
+        "a string",
+    ),  # resume_from_checkpoint=True
 }
 
 
 def check_types(kind: type, values: Values) -> None:
-    """Raises ValueError for a value of another type than this dataclass has in a field of `KINDS`: from Python, any
-    object may come."""
+    """Raises ValueError for a value that is not of the type of its field in this dataclass: unlike the command line,
+    Python may pass any object. Only fields of one type in `_ACCEPTED` are checked; None always passes."""
     types = get_type_hints(kind)
     for name, value in values.items():
-        hint = types.get(name)
-        options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-        wanted = [option for option in options if option is not NoneType]
-        if value is not None and len(wanted) == 1 and wanted[0] in KINDS:
-            accepts, noun = KINDS[wanted[0]]
+        wanted = _list_types(types.get(name))
+        if value is not None and len(wanted) == 1 and wanted[0] in _ACCEPTED:
+            accepts, noun = _ACCEPTED[wanted[0]]
             if not accepts(value.item() if getattr(value, "ndim", None) == 0 else value):  # of NumPy or torch
                 shown = repr(value) if isinstance(value, str | Real) else f"a {type(value).__name__}"
                 raise ValueError(f"--{name} is {shown}: pass {noun}")
+
+
+def _list_types(hint: object) -> list[object]:
+    """The types of a hint but None: those of a union, or the one."""
+    types = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return [each for each in types if each is not NoneType]
 
 
 A = TypeVar("A", bound=Arguments)
@@ -380,7 +387,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
 def _add_field(group: argparse._ActionsContainer, entry: dataclasses.Field[object], kind: object) -> None:
     """Adds the argument of a field of this type, with `--no_NAME` for a boolean that is true by default."""
-    (kind,) = [each for each in (get_args(kind) if isinstance(kind, UnionType) else (kind,)) if each is not NoneType]
+    (kind,) = _list_types(kind)
     settings: dict[str, Any] = {"type": kind}
     if kind is bool:
         settings = {"type": string_to_bool, "nargs": "?", "const": True}

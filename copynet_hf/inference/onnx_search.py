@@ -121,7 +121,7 @@ class OnnxCopyNet:
             raise ImportError("onnxruntime is not installed: pip install onnxruntime") from None
         folder = Path(folder)
         if not folder.is_dir():
-            raise ValueError(f"{folder}: no such folder")
+            raise ValueError(f"{folder}: no such folder; pass that of an exported model")
         if not (folder / DECODER).is_file():
             config = folder / "config.json"
             if config.is_file() and "copynet_ensemble" in config.read_text(encoding="utf-8"):

@@ -259,7 +259,8 @@ class CopyNetCacheLayer(CacheLayerMixin):
 
 
 class CopyNetCache(Cache):
-    """A `Cache` whose layer holds a recurrent state instead of keys and values; an ensemble's has a layer a member.
+    """A `Cache` whose layer holds a recurrent state instead of keys and values. For an ensemble, it has one layer for
+    each member.
 
     Args:
         layers: None: one that is empty.
@@ -277,11 +278,11 @@ class CopyNetCache(Cache):
         return [CopyNetCache([layer]) for layer in self.layers]  # type: ignore[list-item]
 
 
-def choose_cache(cache: Cache | None, past_key_values: Cache | None) -> Cache | None:
-    """The cache that was passed, by either name.
+def choose_cache(cache: CopyNetCache | None, past_key_values: CopyNetCache | None) -> CopyNetCache | None:
+    """The cache that was passed, by the name that Transformers has for it or had before 5.24; None: neither.
 
     Raises:
-        ValueError: there are two.
+        ValueError: both were passed.
     """
     if cache is not None and past_key_values is not None:
         raise ValueError("cache and past_key_values are two names of one argument: pass one of them.")

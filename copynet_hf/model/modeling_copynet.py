@@ -399,8 +399,8 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
                     "decoder_input_ids is missing, and with label_smoothing_factor or compute_loss_func the Trainer "
                     "takes the labels away: use DataCollatorForSeq2Seq(tokenizer, model=model)."
                 )
-        given = choose_cache(cache, past_key_values)
-        starts = not isinstance(given, CopyNetCache) or not given.get_seq_length()
+        cache = choose_cache(cache, past_key_values)
+        starts = not isinstance(cache, CopyNetCache) or not cache.get_seq_length()
         if decoder_attention_mask is None and decoder_input_ids is not None and starts:
             decoder_attention_mask = mask_left_padding(decoder_input_ids, self.config)
         returns_attention = value_or_default(output_attentions, self.config, "output_attentions")
@@ -412,7 +412,7 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
             decoder_input_ids=decoder_input_ids,
             decoder_attention_mask=decoder_attention_mask,
             encoder_outputs=encoder_outputs,
-            cache=given,
+            cache=cache,
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             output_attentions=returns_attention or needs_attention,

@@ -57,7 +57,7 @@ class Prediction:
         the output reached it. None without a trace and for an empty source.
     confidence: the probability that the output is right, by the calibration in the model's config, without one the
         score; None where there is no score.
-    accepted: whether the output is whole (not `is_cut`) and its confidence at least `min_confidence`, which it is not
+    accepted: whether the output is not cut (`is_cut`) and its confidence at least `min_confidence`, which it is not
         where there is none; None if no `min_confidence` was passed.
     words: T words, or the parts that a word was joined from, each with the space that precedes it; concatenated, they
         are the text. A word that is only a part of a character (of a byte-level tokenizer) is "" and the last part the
@@ -77,8 +77,7 @@ class Prediction:
     copy_probs: (T, S) probability of copying from each position at each step, whatever the word; None unless
         requested.
     is_truncated: whether the source has more words, or pieces of a Transformers encoder, than were read.
-    is_cut: whether neither an end symbol nor one of `stop_strings` ended the output, but `max_new_tokens` did, or
-        another limit.
+    is_cut: whether a limit such as `max_new_tokens` ended the output, not an end symbol or one of `stop_strings`.
     is_empty: whether the text has no words; its output is empty, too.
 
     Without a trace, all fields but the text and the last three are empty or None.

@@ -141,8 +141,8 @@ def _loading(name: str) -> Iterator[None]:
     """Raises what Transformers raises while loading the model `name` as a ValueError that names it and the fix."""
     try:
         yield
-    except (OSError, ImportError) as error:  # their messages name the file or the package, but where there is no Hub
-        is_of_hub = isinstance(error, OSError) and error.errno is None and not Path(name).exists()
+    except (OSError, ImportError) as error:  # their messages name the file or the package
+        is_of_hub = isinstance(error, OSError) and error.errno is None and not Path(name).exists()  # it names nothing
         if is_of_hub and name not in str(error):
             raise OSError(f"{name} is no folder here, and cannot be loaded from the Hub: {error}") from error
         raise

@@ -135,7 +135,7 @@ def find_end(args: TrainingArguments, state: TrainerState, patience: int | None)
     """Why the training need not go on to its last update, where it keeps the best checkpoint; None: it goes on.
 
     All validation targets were right in three evaluations or more, the last of them 150 updates or more after the
-    first, and where pairs are augmented, the score of `_rank` has hardly risen in the last four. Or, in the second
+    first, and where pairs are augmented, the score of `_rank` is no longer rising (`_is_rising`). Or, in the second
     half, it has not risen for a quarter of the updates and for five evaluations, nor has the loss fallen: a model may
     get better for a long time before more targets are right to the last word. Counted in the log of the run, which a
     resumed run continues.
@@ -178,7 +178,7 @@ def _find_highest(scores: list[tuple[float, int]]) -> int:
 
 
 def _is_rising(scores: list[float]) -> bool:
-    """Whether one of the last `NUM_LEVEL` is above all before them, by more than `LEAST_RISE`."""
+    """Whether the highest of the last `NUM_LEVEL` is above the highest before them by more than `LEAST_RISE`."""
     return max(scores[-NUM_LEVEL:]) > max(scores[:-NUM_LEVEL], default=0.0) + LEAST_RISE
 
 

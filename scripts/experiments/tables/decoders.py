@@ -54,6 +54,7 @@ FINE_TUNED: dict[str, dict[str, Any]] = {"T5": RNNSEARCH, "T5 with a copy head":
 REQUESTS = "SNIPS"
 TEST_PAIRS = 300
 RULES, INSTANCES = 40, 60
+SET_MODELS = ("GRU", "Transformer")
 # The first five that have sets of both sizes, so that no score has chosen them.
 LANGUAGES = [language for language in inflection.SMALL if language in inflection.LARGE][:5]
 SETS = {f"{language}, {size}": (language, size) for size in inflection.SIZES for language in LANGUAGES}
@@ -99,7 +100,7 @@ TASKS = {
     "Hungarian, small": Task(partial(_read_inflections, language="hun", size="small"), "inflection"),
     "rules": Task(_read_rules, "table1"),
     **{
-        name: Task(partial(_read_inflections, language=language, size=size), "inflection", ("GRU", "Transformer"))
+        name: Task(partial(_read_inflections, language=language, size=size), "inflection", SET_MODELS)
         for name, (language, size) in SETS.items()
     },
 }
@@ -218,16 +219,15 @@ def _compare(results: dict[str, Any], task: str, models: Iterable[str]) -> str:
 
 
 def _compare_sets(results: dict[str, Any]) -> str:
-    """The exact match on the sets of inflection that every model has, and the means."""
-    models = TASKS[next(iter(SETS))].models
-    runs = {name: [find_runs(results, name, model) for model in models] for name in SETS}
+    """The exact match of `SET_MODELS` on the sets of inflection that all of them have, and the means."""
+    runs = {name: [find_runs(results, name, model) for model in SET_MODELS] for name in SETS}
     rows = [
         [name, *(statistics.mean(run["scores"]["exact_match"] for run in of_model) for of_model in of_set)]
         for name, of_set in runs.items()
         if all(of_set)
     ]
     means = [statistics.mean(column) for column in list(zip(*rows, strict=True))[1:]]
-    return table(["", *models], [*rows, ["mean", *means]]) if rows else ""
+    return table(["", *SET_MODELS], [*rows, ["mean", *means]]) if rows else ""
 
 
 def _describe_pretraining(results: dict[str, Any]) -> str:

@@ -53,7 +53,9 @@ def test_outputs_are_those_of_predict(side: str) -> None:
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_truncated_texts_are_counted_in_one_warning(batch_size: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_truncated_texts_and_cut_outputs_are_counted_in_one_warning_each(
+    batch_size: int, caplog: pytest.LogCaptureFixture
+) -> None:
     pipe = make(max_new_tokens=2, batch_size=batch_size)
     texts = ["a b c", "a b", "", "a b c d"]
     logger = logging.get_logger("copynet_hf.model.pipeline")
@@ -64,10 +66,13 @@ def test_truncated_texts_are_counted_in_one_warning(batch_size: int, caplog: pyt
     finally:
         logger.removeHandler(caplog.handler)
     assert [output[0]["is_truncated"] for output in outputs] == [True, False, False, True]
-    assert {message for message in caplog.messages if "truncated" in message} == {
+    assert [output[0]["is_cut"] for output in outputs] == [True, True, False, True]
+    assert list(dict.fromkeys(caplog.messages)) == [
         "2 of 4 texts were truncated: raise max_source_length (--max_source_length) or, of a Transformers encoder, "
-        "the tokenizer's encoder_max_length"
-    }
+        "the tokenizer's encoder_max_length",
+        "3 of 4 outputs ended before they were complete: raise max_new_tokens (--max_target_length)",
+        "1 of 1 outputs ended before they were complete: raise max_new_tokens (--max_target_length)",
+    ]
 
 
 def test_a_call_overrides_options_of_the_pipeline() -> None:

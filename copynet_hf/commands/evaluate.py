@@ -45,7 +45,7 @@ def evaluate(args: EvaluateArguments) -> None:
         from ..inference.backends import load_backend
         from ..inference.console import format_json
         from ..inference.part_files import write_json_lines
-        from ..model.prediction import describe_cut
+        from ..model.prediction import describe_incomplete
         from ..saved.model_size import explain_memory_errors
         from ..training.dataset import read_split
         from ..training.run_folder import check_output_file
@@ -69,8 +69,8 @@ def evaluate(args: EvaluateArguments) -> None:
         options = {**args.search_options(), "num_return_sequences": args.num_return_sequences}
         with explain_memory_errors():
             scores, predictions = evaluate_pairs(model, tokenizer, pairs, progress=True, **options)
-        if num_cut := sum(each["is_cut"] for each in predictions):
-            logger.warning("%s", describe_cut(num_cut, len(predictions)))
+        for warning in describe_incomplete(0, sum(each["is_cut"] for each in predictions), len(predictions)):
+            logger.warning("%s", warning)
         right = [bool(each["right"]) for each in predictions]
         confidences = [float(each["confidence"] or 0.0) for each in predictions]
         acceptable = [0.0 if each["is_cut"] else sure for each, sure in zip(predictions, confidences, strict=True)]

@@ -37,7 +37,7 @@ def generate(args: GenerateArguments) -> None:
     from ..inference.backends import load_backend
     from ..inference.console import escape_controls, format_json
     from ..inference.predictor import parse_facts, predict_in_batches, reads_features
-    from ..model.prediction import describe_cut, describe_truncated
+    from ..model.prediction import describe_incomplete
     from ..saved.model_size import explain_memory_errors
     from ..visualization.highlighting import highlight_copies
 
@@ -81,10 +81,8 @@ def generate(args: GenerateArguments) -> None:
                 verdict = "accepted" if output.accepted else "doubtful"
                 line = "\t".join((line.replace("\t", " "), confidence, verdict))
             print(line.encode(errors="replace").decode(), flush=True)  # a vocabulary may hold lone surrogates
-    if num_truncated:
-        logger.warning("%s", describe_truncated(num_truncated, num_texts))
-    if num_cut:
-        logger.warning("%s", describe_cut(num_cut, num_texts))
+    for warning in describe_incomplete(num_truncated, num_cut, num_texts):
+        logger.warning("%s", warning)
 
 
 def _batches(texts: Sequence[str] | None, batch_size: int) -> Iterator[list[str]]:

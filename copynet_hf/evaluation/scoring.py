@@ -15,7 +15,7 @@ from ..data.features import with_objects
 from ..data.files import Row, warn_once
 from ..inference.predictor import predict_in_batches
 from ..model.confidence import Calibration, calibrate
-from ..model.prediction import CopyModel, Prediction, describe_truncated
+from ..model.prediction import CopyModel, Prediction, describe_incomplete
 from .calibration import MIN_PAIRS, fit_calibration
 from .compute_metrics import normalize_unknown, spells_words, split_words
 from .metrics import Texts, find_exact_matches, score_outputs
@@ -60,8 +60,9 @@ def evaluate_pairs(
     start = time.perf_counter()
     predictions = predict_pairs(model, tokenizer, pairs, **options)
     seconds = time.perf_counter() - start
-    if num_truncated := sum(outputs[0].is_truncated for outputs in predictions):
-        warn_once(describe_truncated(num_truncated, len(sources)))
+    num_truncated = sum(outputs[0].is_truncated for outputs in predictions)
+    for warning in describe_incomplete(num_truncated, 0, len(sources)):  # many are cut early in a training
+        warn_once(warning)
     texts = [[output.text for output in outputs] for outputs in predictions]
     read = {name: list(pairs[name]) for name in ("id", "facts", "features") if name in pairs.column_names}
     scores: Scores = {"oov_recall": None} | score_outputs(

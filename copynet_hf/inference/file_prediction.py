@@ -33,7 +33,7 @@ from ..data.features import explain_unusable
 from ..data.files import Row, SkippedRows, data_suffix, resolve_file, show_path, wrong_format
 from ..data.remembered import read_options, recall_delimiter, recall_options
 from ..data.rows import NumberedRow, find_unit
-from ..model.prediction import Prediction, describe_cut, describe_truncated
+from ..model.prediction import Prediction, describe_incomplete
 from ..saved.model_size import explain_memory_errors
 from .part_files import (
     FLAGS,
@@ -138,10 +138,8 @@ def predict_files(
             bad_file.unlink(missing_ok=True)  # of the run that is overwritten
         (own / output_file.name).replace(output_file)
         _remove_folder(folder, own)
-    if counts.truncated:
-        logger.warning("%s", describe_truncated(counts.truncated, counts.rows))
-    if counts.cut:
-        logger.warning("%s", describe_cut(counts.cut, counts.rows))
+    for warning in describe_incomplete(counts.truncated, counts.cut, counts.rows):
+        logger.warning("%s", warning)
     if counts.without_records:
         logger.warning(
             "%s of %s outputs hold no records, such as a = b | c = d, and are null: was the model trained on records?",

@@ -8,7 +8,7 @@ from typing import Any
 from transformers import Pipeline
 from transformers.utils import logging
 
-from .prediction import Prediction, describe_truncated, predict
+from .prediction import Prediction, describe_incomplete, predict
 from .vocabularies import check_tokenizer
 
 logger = logging.get_logger(__name__)
@@ -63,9 +63,9 @@ class CopyText2TextPipeline(Pipeline):
         outputs = super().__call__(inputs, *args, **kwargs)
         if isinstance(outputs, list):  # else an iterator
             texts = outputs if isinstance(inputs, list) else [outputs]
-            count = sum(text[0]["is_truncated"] for text in texts)
-            if count:
-                logger.warning(describe_truncated(count, len(texts)))
+            num_truncated, num_cut = (sum(text[0][name] for text in texts) for name in ("is_truncated", "is_cut"))
+            for warning in describe_incomplete(num_truncated, num_cut, len(texts)):
+                logger.warning(warning)
         return outputs
 
     def _sanitize_parameters(

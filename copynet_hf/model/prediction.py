@@ -410,14 +410,11 @@ def _to_numpy(array: Any) -> Array:
     return (array.float() if array.is_floating_point() else array).cpu().numpy()  # NumPy has no bfloat16
 
 
-def describe_truncated(count: int, total: int) -> str:
-    """The warning of sources of which only a part was read."""
-    return (
-        f"{count} of {total} texts were truncated: raise max_source_length (--max_source_length) or, of a "
-        "Transformers encoder, the tokenizer's encoder_max_length"
-    )
-
-
-def describe_cut(count: int, total: int) -> str:
-    """The warning of outputs that ended without an end symbol."""
-    return f"{count} of {total} outputs ended before they were complete: raise max_new_tokens (--max_target_length)"
+def describe_incomplete(num_truncated: int, num_cut: int, total: int) -> list[str]:
+    """The warnings of sources of which only a part was read, and of outputs that ended without an end symbol."""
+    warnings = {
+        "texts were truncated: raise max_source_length (--max_source_length) or, of a Transformers encoder, the "
+        "tokenizer's encoder_max_length": num_truncated,
+        "outputs ended before they were complete: raise max_new_tokens (--max_target_length)": num_cut,
+    }
+    return [f"{count} of {total} {warning}" for warning, count in warnings.items() if count]

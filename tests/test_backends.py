@@ -167,6 +167,9 @@ def test_facts_are_read_from_their_column(folders: Folders) -> None:
         predict = CopyNetPredictor(getattr(folders, backend), backend, facts_column="known", **options)
         assert predict({"text": texts, "known": facts})["prediction"] == expected
         assert predict({"text": np.array(texts), "known": nested})["prediction"] == expected
+        assert predict({"text": texts, "known": list(map(json.dumps, facts))})["prediction"] == expected
+        with pytest.raises(ValueError, match="row 2: 'known' are not triples of strings"):
+            predict({"text": texts, "known": [*facts[:2], "Y | e | Z"]})
 
 
 def test_features_are_read_from_their_column_as_lists_or_strings(tmp_path: Path) -> None:
@@ -185,6 +188,8 @@ def test_features_are_read_from_their_column_as_lists_or_strings(tmp_path: Path)
         assert predict({"text": texts, "tags": ["V|PST", "V| PRS", missing]})["prediction"] == expected
     with pytest.raises(ValueError, match="reads features: name their column with features_column"):
         predict({"text": texts})
+    with pytest.raises(ValueError, match=r"row 2: 'tags' is of type list, neither a string nor a list of strings"):
+        predict({"text": texts, "tags": ["V", "V", [3]]})
 
 
 def test_a_predictor_is_pickled_without_its_model(folders: Folders) -> None:

@@ -300,6 +300,22 @@ def test_rows_with_malformed_facts_are_named_and_skipped(
     assert caplog.messages == [f"{path}: skipped 1 malformed row (line 3: 'facts' are not triples of strings)"]
 
 
+def test_tables_hold_facts_as_json_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "a.csv"
+    lines = [
+        "text,summary,facts",
+        'a,0,"[[""s"", ""p"", ""o""]]"',
+        "a,1,",
+        "a,2,[]",
+        'a,3,"[[""s"", ""p""]]"',
+        "a,4,s | p | o",
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    pairs = load_pairs(train_file=path)["train"]
+    assert [(pair["summary"], pair["facts"]) for pair in pairs] == [("0", [["s", "p", "o"]]), ("1", None), ("2", [])]
+    assert caplog.messages == [f"{path}: skipped 2 malformed rows (lines 5, 6: 'facts' are not triples of strings)"]
+
+
 @pytest.mark.parametrize("cells", [[7, 8], ["a, b", "c"], [["a", "b"], ["c"]], [[[1, 2]], [[3]]], [{"a": "b"}, 1]])
 def test_a_column_called_facts_that_holds_something_else_is_another_column(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, cells: list[object]

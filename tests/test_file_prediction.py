@@ -430,6 +430,41 @@ def test_a_column_called_facts_that_holds_something_else_is_not_read(
     assert predict({"text": ["a b"] * 2, "facts": cells})["prediction"] == predict({"text": ["a b"] * 2})["prediction"]
 
 
+def test_facts_in_tables_are_those_of_json_lines(model: Path, tmp_path: Path) -> None:
+    rows = [
+        {"text": "a b", "facts": [["a", "X", "b"]]},
+        {"text": "a b", "facts": None},
+        {"text": "c", "facts": [["a"]]},
+    ]
+    source = write_table(tmp_path / "in.jsonl", rows)
+    first, second = tmp_path / "out.csv", tmp_path / "again.jsonl"
+    assert main(command(model, source, first, "--with_origins", "--prediction_column=first")) == 0
+    assert main(command(model, first, second, "--with_origins", "--prediction_column=again")) == 0
+    again = read_rows(second)
+    assert [row["again_source_words"] for row in again] == [["a", "b", "a", "X", "b"], ["a", "b"]]
+    assert [row["again"] for row in again] == [row["first"] for row in read_rows(first)]
+    bad = write_table(
+        tmp_path / "bad.csv", [{"text": "a b", "facts": '[["a"]]'}, {"text": "c", "facts": '[["a", "b", "c"]]'}]
+    )
+    assert main(command(model, bad, tmp_path / "rest.csv")) == 0
+    (reported,) = read_rows(tmp_path / "rest.csv.bad.jsonl")
+    assert (reported["line"], reported["reason"]) == (2, "'facts' are not triples of strings")
+
+
+def test_a_model_that_retrieves_warns_once_of_rows_without_facts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = save_tiny_model(tmp_path / "retrieval", copy_mechanism="retrieval")
+    rows = [{"text": "a b", "facts": "a | X | b"}] * 8
+    source = write_table(tmp_path / "in.jsonl", rows)
+    assert main(command(folder, source, tmp_path / "out.jsonl")) == 0
+    CopyNetPredictor(folder, max_new_tokens=4)({"text": ["a b"], "facts": [[["a", "X", "b"]]]})
+    (warning,) = [message for message in caplog.messages if "facts" in message]
+    assert warning.startswith(
+        f"{folder} reads facts, and these rows have none: pass a column 'facts' of lists of triples"
+    )
+
+
 def test_facts_are_read_from_the_column_that_is_named_which_has_to_be_there(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

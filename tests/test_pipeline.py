@@ -155,6 +155,19 @@ def test_wrong_inputs_raise_an_error(wrong: Any) -> None:
         make()(wrong)
 
 
+@pytest.mark.parametrize("name", ["facts", "features"])
+def test_misspelled_keys_and_missing_features_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"the input has '{name[:-1]}', which is not read; did you mean '{name}'"):
+        make()({"text": "a", name[:-1]: []})
+    assert make(max_new_tokens=2)({"text": "a", "id": 1, "reference": "b"}) == make(max_new_tokens=2)("a")
+    tokenizer = tiny_tokenizer(feature_vocab=["V"])
+    pipe = make(tiny_model(feature_vocab_size=tokenizer.feature_vocab_size), tokenizer, max_new_tokens=2)
+    assert pipe({"text": "a", "features": []})[0]["words"]
+    for row in ("a", {"text": "a", "tags": ["V"]}):
+        with pytest.raises(ValueError, match=r"the model reads features, and the input .* has none: add 'features'"):
+            pipe(row)
+
+
 def test_features_as_one_string_are_refused() -> None:
     with pytest.raises(ValueError, match="features"):
         make()({"text": "a", "features": "V;PST"})

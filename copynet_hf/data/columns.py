@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from .features import SEPARATOR, resemble_facts
+from .features import SEPARATOR, read_facts, resemble_facts
 from .files import Row
 from .parquet import is_string
 
@@ -72,7 +72,7 @@ class Columns:
                     self.strings.append(name)
                 if name not in self.records and any(isinstance(_first(value), dict) for value in values):
                     self.records.append(name)
-                self.has_facts |= name == facts_column and any(map(resemble_facts, values))
+                self.has_facts |= name == facts_column and any(map(resemble_facts, map(read_facts, values)))
 
     @classmethod
     def of_schema(cls, schema: pa.Schema) -> Columns:

@@ -3,6 +3,7 @@ of strings; and why a cell cannot be used."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 SEPARATOR = ";"
@@ -19,7 +20,7 @@ def split_features(value: str | Iterable[str] | None, separator: str) -> list[st
 def explain_unusable(value: object, role: str, column: str) -> str | None:
     """The reason why a cell of this column cannot be used in its role, or None; a text may be empty."""
     if role == "facts":
-        return None if are_facts(value) else f"{column!r} are not triples of strings"
+        return None if are_facts(read_facts(value)) else f"{column!r} are not triples of strings"
     if role == "features":
         is_list = isinstance(value, list) and all(isinstance(feature, str) for feature in value)
         if value is None or isinstance(value, str) or is_list:
@@ -28,6 +29,16 @@ def explain_unusable(value: object, role: str, column: str) -> str | None:
     if value is None:
         return f"no {column!r}"
     return None if isinstance(value, str) else f"{column!r} is of type {type(value).__name__}, not a string"
+
+
+def read_facts(value: object) -> object:
+    """The facts in a cell, which tables such as CSV files hold as JSON text, or as none; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value.strip() else None
+    except (ValueError, RecursionError):
+        return value
 
 
 def resemble_facts(value: object) -> bool:

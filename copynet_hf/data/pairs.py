@@ -20,7 +20,7 @@ from datasets.exceptions import DatasetGenerationError
 from datasets.info import SupervisedKeysData
 
 from .columns import UNREAD_FACTS, ColumnChoice, Columns, choose_columns, choose_new_names
-from .features import SEPARATOR, explain_unusable, split_features
+from .features import SEPARATOR, explain_unusable, read_facts, split_features
 from .fields import format_record
 from .files import (
     MANY_SKIPPED,
@@ -207,7 +207,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
     """
 
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
-    VERSION = datasets.Version("1.11.0")
+    VERSION = datasets.Version("1.12.0")
     BUILDER_CONFIG_CLASS = PairsConfig
     columns: Columns
     roles: Mapping[str, str] = MappingProxyType({"text": "text", "summary": "summary"})
@@ -273,6 +273,8 @@ def _make_pairs(
         if reason := _write_record(pair, roles) or _explain_unusable_pair(pair, roles):
             skipped.add(line, reason)
             continue
+        if "facts" in pair:
+            pair["facts"] = read_facts(pair["facts"])
         if "features" in pair:
             pair["features"] = split_features(pair["features"], separator)
         for name, new in new_names.items():

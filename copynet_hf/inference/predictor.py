@@ -16,7 +16,8 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import GenerationConfig, GenerationMixin, PreTrainedTokenizerBase
 
 from ..data.columns import find_column, match_column
-from ..data.features import resemble_facts, split_features
+from ..data.features import explain_unusable, read_facts, resemble_facts, split_features
+from ..data.files import warn_once
 from ..data.remembered import find_separator, read_options
 from ..model.prediction import CopyModel, Prediction, predict
 from ..model.source import Fact
@@ -25,6 +26,10 @@ from .extraction import extract_records
 
 OUTPUT_FORMATS = ("text", "records")
 ORIGINS = tuple(field.name for field in fields(Prediction) if field.name not in ("text", "accepted", "copy_probs"))
+NO_FACTS = (
+    "{} reads facts, and these rows have none: pass a column 'facts' of lists of triples (subject, property, object), "
+    "or name it with facts_column (--facts_column)"
+)
 
 
 class CopyNetPredictor:
@@ -210,14 +215,18 @@ class CopyNetPredictor:
         texts = _list_values(columns[text_column])
         options: dict[str, Any] = {}
         facts_column = "facts" if self.facts_column is None else find_column(self.facts_column, list(columns))
-        if facts_column in columns:
-            facts = list(map(_to_lists, _list_values(columns[facts_column])))
-            if self.facts_column is not None or any(map(resemble_facts, facts)):
-                options["facts"] = facts
+        facts = [read_facts(_to_lists(each)) for each in _list_values(columns.get(facts_column, ()))]
+        if self.facts_column is not None or any(map(resemble_facts, facts)):
+            _check_cells(facts, "facts", facts_column)
+            options["facts"] = facts
+        elif getattr(model.config, "retrieves", False):
+            warn_once(NO_FACTS.format(self.name))
         if reads_features(model):
             separator = find_separator(tokenizer, self.features_separator)
-            features = _list_values(columns[self.find_column("features", columns)])
-            options["features"] = [split_features(_to_lists(each), separator) for each in features]
+            features_column = self.find_column("features", columns)
+            features = [_to_lists(each) for each in _list_values(columns[features_column])]
+            _check_cells(features, "features", features_column)
+            options["features"] = [split_features(each, separator) for each in features]
         trace = self.with_origins or self.output_format == "records"
         return self._predict_texts(texts, f"the column {text_column!r}", trace=trace, **options)
 
@@ -273,6 +282,12 @@ def _list_values(column: Any) -> list[object]:
     if hasattr(column, "notna"):
         column = column.astype(object).where(column.notna(), None)
     return [None if isinstance(value, float) and np.isnan(value) else value for value in column]
+
+
+def _check_cells(cells: Iterable[object], role: str, column: str) -> None:
+    for row, value in enumerate(cells):
+        if reason := explain_unusable(value, role, column):
+            raise ValueError(f"row {row}: {reason}")
 
 
 def _to_lists(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from transformers import Pipeline
@@ -15,7 +16,8 @@ logger = logging.get_logger(__name__)
 
 TASK = "copy-text2text"
 
-Fields = dict[str, Any]  # "text", and perhaps "facts" and "features"
+COLUMNS = ("facts", "features")  # of a source, besides its text
+Fields = dict[str, Any]  # "text", and perhaps `COLUMNS`
 Input = str | Fields
 
 
@@ -40,7 +42,8 @@ class CopyText2TextPipeline(Pipeline):
             `forbid_unk`.
 
     Raises:
-        ValueError: the tokenizer belongs to another model, or an input is neither a text nor a dict with a "text".
+        ValueError: the tokenizer belongs to another model, or an input is neither a text nor a dict with a "text", has
+            a misspelled key, or no features for a model that reads them.
     """
 
     _load_processor: Any = False
@@ -79,8 +82,13 @@ class CopyText2TextPipeline(Pipeline):
             raise ValueError(
                 f"the input is {input_!r:.200}: pass a text, or a dict with a 'text' (and 'facts' or 'features')"
             )
+        for name in map(str, row.keys() - {"text", *COLUMNS}):  # any other may be one of a dataset
+            if nearest := get_close_matches(name, COLUMNS, 1, 0.8):
+                raise ValueError(f"the input has {name!r}, which is not read; did you mean {nearest[0]!r}?")
+        if getattr(self.model.config, "feature_vocab_size", 0) and "features" not in row:
+            raise ValueError(f"the model reads features, and the input {row!r:.200} has none: add 'features'")
         inputs: Fields = {"text": row["text"]}
-        for name in ("facts", "features"):
+        for name in COLUMNS:
             value = row.get(name) or ()
             inputs[name] = value if isinstance(value, str) else list(value)  # the tokenizer refuses a string
         return inputs
@@ -89,7 +97,7 @@ class CopyText2TextPipeline(Pipeline):
         """One row, or with `batch_size` above 1 a list of rows for each field, which Transformers unbatches again."""
         is_batch = isinstance(inputs["text"], list)
         columns = {name: values if is_batch else [values] for name, values in inputs.items()}
-        more: Fields = {name: columns[name] for name in ("facts", "features") if any(columns[name])}
+        more: Fields = {name: columns[name] for name in COLUMNS if any(columns[name])}
         predictions = predict(self.model, self.tokenizer, columns["text"], **more, **options)
         return {"predictions": predictions if is_batch else predictions[0]}
 

@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 
 from copynet_hf import CopyNetTokenizer
 from copynet_hf.arguments import TrainArguments
-from copynet_hf.training.data_report import describe_training, describe_words, find_warnings
+from copynet_hf.training.data_report import check_pointed_at, describe_training, describe_words, find_warnings
 from copynet_hf.training.dataset import encode_pairs
 
 PAIRS = [{"text": f"please call the man name{n} now", "summary": f"call name{n}"} for n in range(20)]
@@ -74,6 +74,17 @@ def test_validation_texts_of_the_training_file_are_reported(tokenizer: CopyNetTo
     assert warning.startswith("3 of 4 validation texts are training texts too")
 
 
+@pytest.mark.parametrize(
+    ("column", "cells"), [("features", ["V", "N"]), ("facts", [["a", "b", "1"], ["a", "b", "2"]])]
+)
+def test_a_text_with_other_facts_or_features_is_another_text(column: str, cells: list[object]) -> None:
+    rows = [{"text": "call me at 10 now", "summary": "ring", column: [cell]} for cell in cells]
+    tokenizer = CopyNetTokenizer.train_from_iterator(["call me at 10 now ring"], 20, features=["V", "N"])
+    assert warnings(tokenizer, rows[:1], rows[1:]) == []
+    (warning,) = warnings(tokenizer, rows, rows[1:])
+    assert warning.startswith("1 of 1 validation texts are training texts too")
+
+
 @pytest.mark.parametrize("streams", [False, True])
 def test_validation_texts_are_looked_for_in_all_training_texts(tokenizer: CopyNetTokenizer, streams: bool) -> None:
     rows = [{"text": f"call {number} now", "summary": f"call {number}"} for number in range(12_000)]
@@ -86,6 +97,22 @@ def test_validation_texts_are_looked_for_in_all_training_texts(tokenizer: CopyNe
         assert found.startswith("834 of 1,000 validation texts are of the first 5,000 training texts too")
     else:
         assert found.startswith("1,000 of 1,000 validation texts are training texts too")
+
+
+def test_targets_that_a_pointer_cannot_write_are_named() -> None:
+    rows = [{"text": "a1 b2 c3", "summary": "b2 a1"}, {"text": "d4 e5", "summary": "e5 a1"}, PAIRS[0]]
+    texts = (text for row in rows for text in (row["text"], row["summary"]))
+    tokenizer = CopyNetTokenizer.train_from_iterator(texts, 100, segmenter="whitespace")
+    pairs = Dataset.from_list(rows)
+    encoded = encode_pairs(pairs, tokenizer)
+    check_pointed_at(pairs.select([0, 2]), encoded.select([0, 2]), "train", tokenizer)
+    expected = (
+        "1 of 3 validation targets have words that are not in their sources, and copy_mechanism='pointer' writes "
+    )
+    with pytest.raises(
+        ValueError, match=f"{expected}no others; the first is 'a1', for the text 'd4 e5': leave such pairs"
+    ):
+        check_pointed_at(pairs, encoded, "validation", tokenizer)
 
 
 def test_of_many_targets_a_sample_is_described(tokenizer: CopyNetTokenizer) -> None:

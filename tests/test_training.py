@@ -73,6 +73,14 @@ def test_validation_pairs_select_the_checkpoint(pairs: Dataset) -> None:
     assert build_training_arguments({"output_dir": "x"}, pairs, False).eval_strategy == "no"
 
 
+def test_a_pointer_is_not_trained_on_words_that_its_sources_lack(tmp_path: Path) -> None:
+    rows = [{"text": "a1 b2 c3", "summary": "b2 a1"}, {"text": "d4 e5", "summary": "e5 a1"}]
+    file = write_rows(tmp_path / "pairs.jsonl", rows)
+    options = {**SIZES, "copy_mechanism": "pointer", "segmenter": "whitespace", "output_dir": str(tmp_path / "model")}
+    with pytest.raises(ValueError, match="1 of 2 train targets have words that are not in their sources"):
+        TrainingRun({"train_file": file, **options}).set_up()
+
+
 def test_the_loss_of_an_evaluation_is_the_mean_over_all_words(tmp_path: Path) -> None:
     fields = {"label_smoothing_factor": 0.1, "copy_mechanism": "pointer_generator"}
     targets = [" ".join(["call", "Ann", "Bob"] * length) for length in (1, 1, 2, 1, 9, 1, 3)]

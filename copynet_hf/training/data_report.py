@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from unicodedata import normalize
 
-from datasets import IterableDataset
-from transformers import TrainingArguments
+from datasets import Dataset, IterableDataset
+from transformers import PreTrainedTokenizerBase, TrainingArguments
 
 from ..arguments import DataArguments
 from ..model.segmentation import get_segmenter
@@ -68,11 +68,30 @@ def find_warnings(
         )
     train = _sample(pairs["train"])
     if "validation" in pairs:
-        yield from _find_overlap(pairs["train"], _sample(pairs["validation"]))
+        yield from _find_overlap(pairs["train"], pairs["validation"])
     for split, rows in encoded.items():
         yield from _find_truncated(rows, "training" if split == "train" else split, args, max_pieces)
     yield from _compare_sides(train)
     yield from _compare_forms(train)
+
+
+def check_pointed_at(pairs: Dataset, encoded: Dataset, split: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raises ValueError if targets have words that are not in their sources, which a Pointer Network cannot learn.
+
+    Args:
+        encoded: the pairs, as the model reads them.
+    """
+    missing: list[tuple[int, int]] = []  # pairs, each with the first such word
+    for number, row in enumerate(encoded.select_columns(["input_ids", "labels"])):
+        known = {*row["input_ids"], tokenizer.eos_token_id}
+        missing += [(number, word) for word in row["labels"] if word not in known][:1]
+    if missing:
+        number, word = missing[0]
+        raise ValueError(
+            f"{len(missing):,} of {len(pairs):,} {split} targets have words that are not in their sources, and "
+            f"copy_mechanism='pointer' writes no others; the first is {tokenizer.decode([word])!r}, for the text "
+            f"{pairs[number]['text']!r:.80}: leave such pairs out, or use 'copynet'"
+        )
 
 
 def _find_truncated(encoded: Pairs, split: str, args: DataArguments, max_pieces: int | None) -> Iterator[str]:
@@ -101,19 +120,23 @@ def _sample(pairs: Pairs) -> list[dict[str, str]]:
     return list(spread(pairs.select_columns(["text", "summary"]), SAMPLE_SIZE))
 
 
-def _find_overlap(train: Pairs, validation: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """Validation texts among all training texts; of a stream, among the first."""
+def _find_overlap(train: Pairs, validation: Pairs) -> Iterator[str]:
+    """Validation texts, with their facts and features, among all training texts; of a stream, among the first."""
     is_stream = isinstance(train, IterableDataset)
-    texts = {row["text"] for row in validation}
-    batches = (spread(train, SAMPLE_SIZE) if is_stream else train).select_columns(["text"]).iter(1000)
-    known = {text for batch in batches for text in batch["text"] if text in texts}
-    repeated = sum(row["text"] in known for row in validation)
+    texts = list(_list_sources(spread(validation, SAMPLE_SIZE)))
+    found = {*texts}.intersection(_list_sources(spread(train, SAMPLE_SIZE) if is_stream else train))
+    repeated = sum(text in found for text in texts)
     if repeated:
         these = f"of the first {SAMPLE_SIZE:,} training texts" if is_stream else "training texts"
-        yield (
-            f"{repeated:,} of {len(validation):,} validation texts are {these} too: the scores say less about new "
-            "texts"
-        )
+        yield (f"{repeated:,} of {len(texts):,} validation texts are {these} too: the scores say less about new texts")
+
+
+def _list_sources(pairs: Pairs) -> Iterator[str]:
+    """Each source, its facts and features included."""
+    columns = pairs.column_names or next(iter(pairs))
+    read = [name for name in ("text", "facts", "features") if name in columns]
+    for batch in pairs.select_columns(read).iter(1000):
+        yield from map(str, zip(*(batch[name] for name in read), strict=True))
 
 
 def _compare_sides(train: Sequence[Mapping[str, str]]) -> Iterator[str]:

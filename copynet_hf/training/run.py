@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import torch
 import transformers
-from datasets import IterableDataset
+from datasets import Dataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainingArguments, set_seed
 
 from ..arguments import TrainArguments, Values, build_arguments, expand_home
@@ -48,7 +48,7 @@ from .checkpoints import (
     read_trained_seconds,
     remove_checkpoints,
 )
-from .data_report import describe_training, describe_words, find_warnings
+from .data_report import check_pointed_at, describe_training, describe_words, find_warnings
 from .dataset import Pairs, choose_max_target_length, read_training_pairs
 from .defaults import complete_arguments
 from .encoder_training import cached_encoder_states
@@ -198,6 +198,10 @@ class TrainingRun:
         if checkpoint is not None:
             record[SECONDS] = read_trained_seconds(checkpoint)
         self.trainer = CopyNetTrainer(self.model, tokenizer, pairs, training_args, args, run_record=record)
+        if not self.model.config.mechanism.generates:
+            for split, encoded in self._encoded().items():
+                if isinstance(encoded, Dataset):  # a stream ends at the first such pair
+                    check_pointed_at(pairs[split], encoded, split, tokenizer)
         if model is None:
             set_alignments(self.model, self.trainer.train_dataset)
             mark_rare_words(self.model, tokenizer, self.trainer.train_dataset)
@@ -274,17 +278,20 @@ class TrainingRun:
             model.config.max_source_oov,
             ", read by their letters" if model.config.letter_vocab_size else "",
         )
-        num_pairs = None if isinstance(self.pairs["train"], IterableDataset) else len(self.pairs["train"])
+        num_pairs = len(self.pairs["train"]) if isinstance(self.pairs["train"], Dataset) else None
         logger.info("outputs: at most %s words, the end symbol included", self.args.max_target_length)
         has_validation = trainer.eval_dataset is not None
         plan = describe_training(num_pairs, trainer.args, has_validation, self.args.max_minutes)
         logger.info("training: %s", plan)
-        encoded = {"train": trainer.train_dataset, "validation": trainer.eval_dataset}
-        encoded = {split: rows for split, rows in encoded.items() if rows is not None}
         pieces = getattr(self.tokenizer, "encoder_tokenizer", None)
         max_pieces, retrieves = pieces and pieces.max_length, model.config.mechanism.retrieves
-        for warning in find_warnings(self.pairs, encoded, self.args, max_pieces, retrieves):
+        for warning in find_warnings(self.pairs, self._encoded(), self.args, max_pieces, retrieves):
             logger.warning("warning: %s", warning)
+
+    def _encoded(self) -> dict[str, Any]:
+        """The training pairs, and the validation pairs if there are any, as the model reads them."""
+        encoded = {"train": self.trainer.train_dataset, "validation": self.trainer.eval_dataset}
+        return {split: rows for split, rows in encoded.items() if rows is not None}
 
     def finish(self, metrics: Scores) -> Scores:
         """Evaluates the model on the test pairs, writes its card and pushes it; returns the test metrics.
@@ -337,7 +344,7 @@ class TrainingRun:
         counts = [
             f"{len(self.pairs[split]):,} of {split}"
             for split in ("train", "validation", "test")
-            if split in self.pairs and not isinstance(self.pairs[split], IterableDataset)
+            if isinstance(self.pairs.get(split), Dataset)
         ]
         # Without predict_with_generate it is that of a part of the validation pairs.
         reported = {name: value for name, value in metrics.items() if name != "eval_copy_mode_fraction"}

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 RUN = {
     "README.md": 1,
     "docs/tutorial.md": 6,
-    "docs/extended-ids.md": 3,
+    "docs/extended-ids.md": 4,
     "docs/predict.md": 8,
     "docs/evaluate.md": 1,
     "docs/extraction.md": 1,

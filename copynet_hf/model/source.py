@@ -444,7 +444,8 @@ def batch_targets(
             "one text" if is_single else f"{len(batch)} rows"
             for batch, is_single in ((rows, single), (target_rows, single_target))
         ]
-        raise ValueError(f"text has {counts[0]}, text_target {counts[1]}: they must match")
+        words = "; with is_split_into_words, a target is a list of words as well" if is_split_into_words else ""
+        raise ValueError(f"text has {counts[0]}, text_target {counts[1]}: they must match{words}")
     return target_rows
 
 

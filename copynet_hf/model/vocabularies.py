@@ -35,9 +35,14 @@ def check_text(text: object, name: str, is_split_into_words: bool) -> None:
     """Raises TypeError unless this is a text, or with `is_split_into_words` a sequence of words."""
     if not is_split_into_words:
         if not isinstance(text, str):
-            raise TypeError(f"{name} is {type(text).__name__}: pass a text")
-    elif isinstance(text, str) or not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
+            words = ", or words with is_split_into_words=True" if isinstance(text, list | tuple) else ""
+            raise TypeError(f"{name} is {type(text).__name__}: pass a text{words}")
+    elif isinstance(text, str) or not isinstance(text, Sequence):
         raise TypeError(f"{name} is not a list of words: pass a list, or leave out is_split_into_words=True")
+    else:
+        for number, word in enumerate(text):
+            if not isinstance(word, str):
+                raise TypeError(f"{name}[{number}] is {word!r:.80}, not a word: pass strings")
 
 
 def count_words(

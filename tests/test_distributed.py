@@ -113,6 +113,7 @@ def run_in_two_processes(arguments: list[str]) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
+    assert done.stdout.count("saved in") == done.stderr.count("parameters, a vocabulary of") == 1  # the first one logs
 
 
 NEEDS_GLOO = pytest.mark.skipif(

@@ -476,6 +476,20 @@ def test_a_decoder_of_ones_own_runs_its_own_steps():
     assert torch.equal(results[0][1], results[1][1])
 
 
+@pytest.mark.parametrize(("owner", "method"), [("", "step"), ("attention", "scores"), ("cell", "forward")])
+def test_a_method_that_was_replaced_is_called(owner, method):
+    source, labels = padded(SOURCES, 0), padded(TARGETS, -100)
+    calls = []
+    model = tiny_model(scale=1.0).double()
+    module = model.model.decoder.get_submodule(owner)
+    original = getattr(module, method)
+    setattr(module, method, lambda *args, **kwargs: calls.append(method) or original(*args, **kwargs))
+    model(input_ids=source, labels=labels).loss.backward()
+    assert len(calls) == labels.shape[1]
+    model.generate(source, max_new_tokens=2, min_new_tokens=2)
+    assert len(calls) > labels.shape[1]
+
+
 def test_a_replaced_embedding_does_its_own_work():
     class Shifted(torch.nn.Embedding):
         def forward(self, ids):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,10 +102,16 @@ def train(arguments: Values) -> None:
     """Trains a model on pairs of texts. A JSON or YAML file of arguments may come first; the arguments after it
     override it. Any argument of Seq2SeqTrainingArguments can be given too, see --help_all."""
     from ..training.run import train_from_arguments
+    from ..training.run_folder import is_first_process
 
+    is_first = is_first_process()
+    if not is_first:
+        logging.getLogger("copynet_hf").setLevel(logging.ERROR)
     if not sys.stderr.isatty():  # in a log, the rows of evaluations are enough
         arguments = {"disable_tqdm": True, **arguments}
     metrics = train_from_arguments(arguments)
+    if not is_first:
+        return
     for name, value in metrics.items():
         if name.endswith(("total_flos", "_per_second")) or value is None:
             continue  # in all_results.json

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -94,6 +94,12 @@ class OnnxCopyNet:
         self._encoder_outputs = [each.name for each in encoder.get_outputs()]
         self._decoder_outputs = [each.name for each in decoder.get_outputs()]
         self.config: Any = SimpleNamespace(**{**config, "copies": "copy_probs" in self._decoder_outputs})
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "OnnxCopyNet holds sessions of onnxruntime, which cannot be pickled or copied: load it where it is used, "
+            "or use a CopyNetPredictor, which does so."
+        )
 
     @classmethod
     def from_pretrained(
@@ -235,7 +241,7 @@ class OnnxCopyNet:
 
     def _encode(self, **source: Array | None) -> tuple[Tensors, Tensors, Array]:
         """The decoder's memory, its initial state, and `forbidden` (N, V + K) bool."""
-        given = {name: np.asarray(array) for name, array in source.items() if array is not None}
+        given = {name: _to_array(name, array) for name, array in source.items() if array is not None}
         name = self._encoder_inputs[0]
         if name not in given:
             raise ValueError(f"The source is missing: pass {name}.")
@@ -354,6 +360,13 @@ class OnnxCopyNet:
         # As in Transformers, a padding id of 0 counts as none.
         padding = self._token_ids["pad_token_id"] or (search.end_token_ids or [0])[0]
         return np.where(found < 0, padding, found)
+
+
+def _to_array(name: str, value: object) -> Array:
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} has rows of several lengths: pass padding=True to the tokenizer.") from None
 
 
 def _find_ungrounded(memory: Tensors, width: int, copied_only: Sequence[int]) -> Array:

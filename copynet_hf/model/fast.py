@@ -82,13 +82,20 @@ def _replacements(module: nn.Module, device: torch.device | None) -> list[str]:
     reasons = []
     if type(module) not in _OWN_TYPES:  # an adapter, quantised, pruned or otherwise parametrised
         reasons.append(f"is a {type(module).__name__}")
-    if any(getattr(module, hooks) for hooks in _HOOKS) or "forward" in vars(module):  # accelerate replaces forward
+    if any(getattr(module, hooks) for hooks in _HOOKS):
         reasons.append("has hooks")
+    reasons += _replaced_methods(module)
     kinds = {type(weight) for weight in module.parameters(recurse=False)} - {nn.Parameter}
     reasons += [f"has a weight that is a {kind.__name__}" for kind in kinds]  # a quantised or distributed one
     if any(weight.device != device for weight in module.parameters(recurse=False)):
         reasons.append("is offloaded")
     return reasons
+
+
+def _replaced_methods(module: nn.Module) -> list[str]:
+    """Methods that were assigned to this module, as accelerate does with `forward`."""
+    own = (name for name, value in vars(module).items() if callable(value) and hasattr(type(module), name))
+    return [f"has a {name} of its own" for name in own]
 
 
 def find_runner(
@@ -131,6 +138,7 @@ def find_obstacles(
     found = dict(decoder.named_modules(remove_duplicate=False))
     modules = {name: found.get(name) for name in _MODULES}
     reasons = find_fast_form_obstacles(decoder.config, modules, memory.mask.device)
+    reasons += [f"the decoder {reason}" for reason in _replaced_methods(decoder)]
     if decoder.attention is None:
         reasons.append("attention=False: there is nothing to speed up")
     if is_search and torch.is_grad_enabled():

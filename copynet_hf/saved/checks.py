@@ -43,7 +43,7 @@ def check_name(argument: str, name: str, *, needs_owner: bool = False) -> None:
     folder = Path(name)
     if folder.exists() or (_HUB_NAME.fullmatch(name) and ("/" in name or not needs_owner)):
         return
-    fix = suggest_folder(folder) or "pass the folder of a trained model, or its name on the Hub"
+    fix = suggest_folder(folder) or "pass the model's folder, or its name on the Hub"
     raise ValueError(f"{argument} {name}: no such folder; {fix}")
 
 

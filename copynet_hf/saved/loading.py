@@ -158,9 +158,10 @@ def _loading(name: str) -> Iterator[None]:
                 f"{name} has weights of other shapes than its config.json gives: use the files of one model"
             ) from error
         fault = message if isinstance(error, ValueError) else f"{type(error).__name__}: {message}"
-        raise ValueError(
-            f"{name} cannot be loaded ({fault}): restore its files, for example by saving the model again"
-        ) from error
+        fix = "restore its files, for example by saving the model again"
+        if "is unknown: use one of" in message:
+            fix = "it was saved by another version of copynet_hf, or with code of its own: install that"
+        raise ValueError(f"{name} cannot be loaded ({fault}): {fix}") from error
 
 
 def _check_weights(path: Path) -> None:

@@ -83,11 +83,16 @@ def check_output_file(
         raise ValueError(f"--{argument} {path} cannot be written ({error.strerror}): use another file") from None
 
 
+def is_first_process() -> bool:
+    """Whether this process logs and locks for all of those that torchrun starts."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 @contextmanager
 def lock_output_dir(folder: Path) -> Iterator[None]:
     """Creates the folder, and keeps other trainings out of it while the context lasts. The operating system frees the
     lock of a process that is killed."""
-    if os.environ.get("RANK", "0") != "0":  # of torchrun: the first process locks for all
+    if not is_first_process():
         yield
         return
     missing = [path for path in (folder, *folder.parents) if not path.exists()]

@@ -583,6 +583,23 @@ def test_words_that_are_respelled_are_spelled() -> None:
     assert guess(lambda words: [*draw_words(draw, 1), *words[1:]]) == "word_punct"
 
 
+@pytest.mark.parametrize(("every", "segmenter"), [(1, "char"), (5, "char"), (10, "word_punct")])
+def test_words_that_targets_write_in_another_script_are_spelled(every: int, segmenter: str) -> None:
+    """Names, of every row, of every fifth or of every tenth."""
+    draw, latin = random.Random(0), "abvgdeziklmnoprstufx"
+    letters = str.maketrans(latin, "абвгдезиклмнопрстуфх")
+    names = ["".join(draw.choices(latin, k=6)) for _ in range(600)]
+    rows = [
+        (f"{name.translate(letters).title()} из {draw.choice(('Киева', 'Минска'))}, паспорт {number}", name, number)
+        for number, name in enumerate(names)
+    ]
+    pairs = [
+        {"text": text, "summary": f"passport = {number} | name = {name if number % every == 0 else 'none'}"}
+        for text, name, number in rows
+    ]
+    assert guess_segmenter(pairs) == segmenter
+
+
 def test_words_that_targets_cannot_copy_are_in_the_vocabulary_of_few_pairs() -> None:
     rows = [{"text": "a b", "summary": "a"}] * 600
     rows += [{"text": "a Ada", "summary": "Ada"}, {"text": "a", "summary": "once"}]

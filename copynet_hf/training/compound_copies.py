@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from ..model.tokenization_copynet import CopyNetTokenizer
 from .copied_numbers import find_number_shapes, find_numbers, replace_number, reshape_number
 from .dataset import CODE, Pairs, spread, take_spread
 from .guided_attention import find_partners
+from .reach import find_script
 
 JOINING_MARKS = " " * 2 + "-'’/.&+_"  # a space twice as often as each of the others
 IDENTIFIER_MARKS = "-/"
@@ -261,7 +261,7 @@ def _list_others(words: Collection[str], unknown: Collection[str]) -> list[str]:
     others, random = {*unknown}, Random(0)
     scripts: dict[str, list[str]] = {}
     for word in sorted(word for word in words if not re.search(r"\d", word)):
-        scripts.setdefault(unicodedata.name(word[0], "").split(" ")[0], []).append(word)
+        scripts.setdefault(find_script(word[0]), []).append(word)
     for _ in range(2 * MIN_OTHERS if scripts else 0):
         if len(others) >= MIN_OTHERS:
             break

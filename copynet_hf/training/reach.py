@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import reduce
@@ -230,6 +231,11 @@ def find_beyond_chance(
     others = Random(0).sample(items, len(items))
     by_chance = sum(agree(first, second) for (first, _), (_, second) in zip(items, others, strict=True))
     return own if len(own) - by_chance > max(least, by_chance) else []
+
+
+def find_script(letter: str) -> str:
+    """The script of a letter, such as CYRILLIC, as Unicode names it."""
+    return unicodedata.name(letter, "").split(" ")[0]
 
 
 def _find_first(hard: Hard) -> list[str]:

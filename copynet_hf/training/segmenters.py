@@ -20,7 +20,7 @@ from ..model.segmentation import FIRST, cut_words, fold_case, get_segmenter, is_
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs, spread, take_spread
 from .presets import PRESET_SEGMENTERS
-from .reach import MAX_HARD, MAX_RARE, Hard, Reach, find_beyond_chance, find_changes, measure_reach
+from .reach import MAX_HARD, MAX_RARE, Hard, Reach, find_beyond_chance, find_changes, find_script, measure_reach
 
 logger = logging.getLogger(__name__)
 
@@ -344,8 +344,8 @@ def _are_rare_words_respelled(pairs: Sequence[Row], hard: Hard, reach: Reach, nu
     model of words would have to spell them from nothing.
 
     Such a word is neither in the vocabulary nor made of words in its source. Most of them have to be much like a word
-    there, or most words of the targets have to be such words. Of rare words in other texts, a tenth is like another
-    by chance.
+    there, or in a script that it does not have, or most words of the targets have to be such words. Of rare words in
+    other texts, a tenth is like another by chance.
 
     Args:
         hard: (word, words of its source), the words of targets that are such.
@@ -355,7 +355,11 @@ def _are_rare_words_respelled(pairs: Sequence[Row], hard: Hard, reach: Reach, nu
     least = UNREACHABLE_SHARE_OF_FEW if are_few(pairs) else UNREACHABLE_SHARE
     if len(hard) > least * (reach.num_words - reach.num_signs):
         return True
-    sources = [source for word, source in hard if _resembles_any(word, [*source, _join_numbers(source)])]
+    sources = [
+        source
+        for word, source in hard
+        if _resembles_any(word, [*source, _join_numbers(source)]) or _is_in_other_script(word, source)
+    ]
     num_respelled = len({*map(id, sources)})  # targets: `measure_reach` has one list of words for each pair
     are_many = len(sources) > RESPELLED_SHARE * reach.num_words or num_respelled > RESPELLED_TARGETS * num_targets
     return are_many and 2 * len(sources) > len(hard)
@@ -378,6 +382,13 @@ def _is_any_respelled(targets: Iterable[str], sources: Iterable[str]) -> bool:
         if _resembles_any(word, [other for other in sources if word not in other and other not in word]):
             return True
     return False
+
+
+def _is_in_other_script(word: str, source: Iterable[str]) -> bool:
+    """Whether a word is in a script that its source does not have, as in transliteration."""
+    return word.isalpha() and find_script(word[0]) not in {
+        find_script(other[0]) for other in source if other.isalpha()
+    }
 
 
 def _join_numbers(words: Iterable[str]) -> str:

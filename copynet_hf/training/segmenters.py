@@ -31,6 +31,7 @@ MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # its source misspells (0.4 in scans); and the characters that a source may then have on average: at 300, an update of
 # letters takes four times as long as one of words.
 RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
+MIN_SAME_LETTERS = 0.75  # of the shorter word, as Unicode names them, that make words of two scripts sound alike
 # The share of unreachable words, punctuation not counted, that is enough if they need not be alike, as in another
 # script; in few pairs the words of the task itself are rare, too.
 UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
@@ -121,6 +122,7 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     if sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs):
         are_letters_cut = FIRST.keys().isdisjoint(changes) and _are_letters_cut(words, min_frequency)
         are_respelled = _are_rare_words_respelled(pairs, hard, reach, len(sample))
+        are_respelled = are_respelled or _are_transliterated(hard, len(sample))
         if are_letters_cut or are_respelled or _are_known_words_respelled(words, min_frequency):
             return "char"
     rare, known = [word for word, _ in hard if word.isdecimal()], _list_known_numbers(pairs, min_frequency)
@@ -344,8 +346,8 @@ def _are_rare_words_respelled(pairs: Sequence[Row], hard: Hard, reach: Reach, nu
     model of words would have to spell them from nothing.
 
     Such a word is neither in the vocabulary nor made of words in its source. Most of them have to be much like a word
-    there, or in a script that it does not have, or most words of the targets have to be such words. Of rare words in
-    other texts, a tenth is like another by chance.
+    there, or most words of the targets have to be such words. Of rare words in other texts, a tenth is like another
+    by chance.
 
     Args:
         hard: (word, words of its source), the words of targets that are such.
@@ -355,11 +357,7 @@ def _are_rare_words_respelled(pairs: Sequence[Row], hard: Hard, reach: Reach, nu
     least = UNREACHABLE_SHARE_OF_FEW if are_few(pairs) else UNREACHABLE_SHARE
     if len(hard) > least * (reach.num_words - reach.num_signs):
         return True
-    sources = [
-        source
-        for word, source in hard
-        if _resembles_any(word, [*source, _join_numbers(source)]) or _is_in_other_script(word, source)
-    ]
+    sources = [source for word, source in hard if _resembles_any(word, [*source, _join_numbers(source)])]
     num_respelled = len({*map(id, sources)})  # targets: `measure_reach` has one list of words for each pair
     are_many = len(sources) > RESPELLED_SHARE * reach.num_words or num_respelled > RESPELLED_TARGETS * num_targets
     return are_many and 2 * len(sources) > len(hard)
@@ -384,11 +382,32 @@ def _is_any_respelled(targets: Iterable[str], sources: Iterable[str]) -> bool:
     return False
 
 
-def _is_in_other_script(word: str, source: Iterable[str]) -> bool:
-    """Whether a word is in a script that its source does not have, as in transliteration."""
-    return word.isalpha() and find_script(word[0]) not in {
-        find_script(other[0]) for other in source if other.isalpha()
-    }
+def _are_transliterated(hard: Hard, num_targets: int) -> bool:
+    """Whether many of the words that cannot be reached, as above, are in a script that their sources do not have, and
+    sound like a word there: `Strelkov` for `Стрелков`."""
+    words: list[tuple[str, list[str]]] = []
+    for word, source in hard:
+        others = [other for other in source if other.isalpha()]
+        if word.isalpha() and find_script(word[0]) not in {find_script(other[0]) for other in others}:
+            words.append((_name_letters(word), [*map(_name_letters, others)]))
+    return bool(find_beyond_chance(words, _sounds_like_any, RESPELLED_TARGETS * num_targets))
+
+
+def _name_letters(word: str) -> str:
+    """The first two letters of the Unicode name of each letter: ES, TE, ER, … of `Стрелков`, and S, T, R, … of
+    `Strelkov`."""
+    letters = unicodedata.normalize("NFD", word)
+    return "".join(unicodedata.name(letter, "").split("LETTER ")[-1][:2] for letter in letters if letter.isalpha())
+
+
+def _sounds_like_any(word: str, others: Iterable[str]) -> bool:
+    matcher = SequenceMatcher(b=word, autojunk=False)
+    for other in others:
+        matcher.set_seq1(other)
+        least = min(len(word), len(other))
+        if least > 2 and sum(block.size for block in matcher.get_matching_blocks()) > MIN_SAME_LETTERS * least:
+            return True
+    return False
 
 
 def _join_numbers(words: Iterable[str]) -> str:

@@ -177,6 +177,13 @@ def test_labels_of_single_characters_are_upright() -> None:
     assert [label.get_horizontalalignment() for label in labels] == ["center", "right", "center"]
 
 
+def test_labels_show_whitespace(tmp_path: Path) -> None:
+    words = [" call", " ", "\n\n", "\t"]
+    figure = plot_copy_heatmap(np.eye(4), words, words, tmp_path / "copies.png")
+    for labels in (figure.axes[0].get_xticklabels(), figure.axes[0].get_yticklabels()):
+        assert [label.get_text() for label in labels] == ["call", "␣", "⏎⏎", "⇥"]
+
+
 def test_pyplot_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # an import of it is an error
     plot_copy_heatmap(np.ones((1, 1)), ["a"], ["x"])

@@ -20,6 +20,7 @@ CJK_FONTS = (
     *("PingFang SC", "Hiragino Sans", "Microsoft YaHei", "Yu Gothic", "Arial Unicode MS"),
 )
 _MAX_LABEL = 30  # characters; longer words are cut, because the time to draw a label grows with its length
+_VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
 
 
 def plot_copy_heatmap(
@@ -52,16 +53,14 @@ def plot_copy_heatmap(
     figure = Figure(figsize=(2.6 + 0.34 * positions, 2.2 + 0.32 * steps), layout="constrained")
     axes = figure.add_subplot()
     image = axes.imshow(probs[:steps, :positions], cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    source_labels, target_labels = (
-        [shorten(word, _MAX_LABEL) for word in words] for words in (source_words, target_words)
-    )
+    source_labels, target_labels = ([*map(_label, words)] for words in (source_words, target_words))
     axes.set_xticks(range(positions), source_labels, rotation=60, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(steps), [word.strip() for word in target_labels])
+    axes.set_yticks(range(steps), target_labels)
     fonts = list_fonts()
     for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
         label.set(family=fonts, parse_math=False)
     for word, label in zip(source_labels, axes.get_xticklabels(), strict=True):
-        if len(word.strip()) == 1:
+        if len(word) == 1:
             label.set(rotation=0, ha="center", rotation_mode="default")
     axes.set_xticks(np.arange(0.5, positions - 1), minor=True)
     axes.set_yticks(np.arange(0.5, steps - 1), minor=True)
@@ -73,6 +72,11 @@ def plot_copy_heatmap(
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
+
+
+def _label(word: str) -> str:
+    """A word without the spaces around it, at most `_MAX_LABEL` characters; whitespace by visible signs."""
+    return shorten(word.strip(), _MAX_LABEL) or word.translate(_VISIBLE)
 
 
 def list_fonts() -> list[str]:

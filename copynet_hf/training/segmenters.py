@@ -396,8 +396,8 @@ def _are_transliterated(hard: Hard, num_targets: int) -> bool:
 def _name_letters(word: str) -> str:
     """The first two letters of the Unicode name of each letter: ES, TE, ER, … of `Стрелков`, and S, T, R, … of
     `Strelkov`."""
-    letters = unicodedata.normalize("NFD", word)
-    return "".join(unicodedata.name(letter, "").split("LETTER ")[-1][:2] for letter in letters if letter.isalpha())
+    names = (unicodedata.name(letter, "").partition(" WITH ")[0] for letter in word if letter.isalpha())
+    return "".join(name.rpartition(" ")[-1][:2] for name in names)
 
 
 def _sounds_like_any(word: str, others: Iterable[str]) -> bool:

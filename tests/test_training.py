@@ -77,7 +77,7 @@ def test_a_pointer_is_not_trained_on_words_that_its_sources_lack(tmp_path: Path)
     rows = [{"text": "a1 b2 c3", "summary": "b2 a1"}, {"text": "d4 e5", "summary": "e5 a1"}]
     file = write_rows(tmp_path / "pairs.jsonl", rows)
     options = {**SIZES, "copy_mechanism": "pointer", "segmenter": "whitespace", "output_dir": str(tmp_path / "model")}
-    with pytest.raises(ValueError, match="1 of 2 train targets have words that are not in their sources"):
+    with pytest.raises(ValueError, match="1 of 2 training targets have words that are not in their sources"):
         TrainingRun({"train_file": file, **options}).set_up()
 
 

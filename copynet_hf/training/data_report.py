@@ -70,9 +70,13 @@ def find_warnings(
     if "validation" in pairs:
         yield from _find_overlap(pairs["train"], pairs["validation"])
     for split, rows in encoded.items():
-        yield from _find_truncated(rows, "training" if split == "train" else split, args, max_pieces)
+        yield from _find_truncated(rows, _name_split(split), args, max_pieces)
     yield from _compare_sides(train)
     yield from _compare_forms(train)
+
+
+def _name_split(split: str) -> str:
+    return "training" if split == "train" else split
 
 
 def check_pointed_at(pairs: Dataset, encoded: Dataset, split: str, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -88,9 +92,10 @@ def check_pointed_at(pairs: Dataset, encoded: Dataset, split: str, tokenizer: Pr
     if missing:
         number, word = missing[0]
         raise ValueError(
-            f"{len(missing):,} of {len(pairs):,} {split} targets have words that are not in their sources, and "
-            f"copy_mechanism='pointer' writes no others; the first is {tokenizer.decode([word])!r}, for the text "
-            f"{pairs[number]['text']!r:.80}: leave such pairs out, or use 'copynet'"
+            f"{len(missing):,} of {len(pairs):,} {_name_split(split)} targets have words that are not in their "
+            "sources, and copy_mechanism='pointer' writes no others; the first is "
+            f"{tokenizer.decode([word])!r}, for the text {pairs[number]['text']!r:.80}: leave such pairs out, or use "
+            "'copynet'"
         )
 
 

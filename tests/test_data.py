@@ -304,16 +304,30 @@ def test_tables_hold_facts_as_json_text(tmp_path: Path, caplog: pytest.LogCaptur
     path = tmp_path / "a.csv"
     lines = [
         "text,summary,facts",
-        'a,0,"[[""s"", ""p"", ""o""]]"',
-        "a,1,",
-        "a,2,[]",
-        'a,3,"[[""s"", ""p""]]"',
-        "a,4,s | p | o",
+        'a,x0,"[[""s"", ""p"", ""o""]]"',
+        "a,x1,",
+        "a,x2,[]",
+        'a,x3,"[[""s"", ""p""]]"',
+        "a,x4,s | p | o",
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     pairs = load_pairs(train_file=path)["train"]
-    assert [(pair["summary"], pair["facts"]) for pair in pairs] == [("0", [["s", "p", "o"]]), ("1", None), ("2", [])]
+    expected = [("x0", [["s", "p", "o"]]), ("x1", None), ("x2", [])]
+    assert [(pair["summary"], pair["facts"]) for pair in pairs] == expected
     assert caplog.messages == [f"{path}: skipped 2 malformed rows (lines 5, 6: 'facts' are not triples of strings)"]
+    (tmp_path / "folder").mkdir()
+    path.rename(tmp_path / "folder" / "train.csv")
+    pairs = load_pairs(dataset_name=str(tmp_path / "folder"))["train"]
+    assert [(pair["summary"], pair["facts"]) for pair in pairs] == expected
+
+
+@pytest.mark.parametrize("header", ["request,summary,facts", "facts,request,summary", "facts,request,answer"])
+def test_facts_in_tables_are_not_taken_for_texts(tmp_path: Path, header: str) -> None:
+    cells = {"request": "a", "summary": "0", "answer": "0", "facts": '"[[""s"", ""p"", ""o""]]"'}
+    path = tmp_path / "a.csv"
+    path.write_text(f"{header}\n" + ",".join(cells[name] for name in header.split(",")) + "\n", encoding="utf-8")
+    (pair,) = load_pairs(train_file=path)["train"]
+    assert pair == {"text": "a", "summary": "0", "facts": [["s", "p", "o"]]}
 
 
 @pytest.mark.parametrize("cells", [[7, 8], ["a, b", "c"], [["a", "b"], ["c"]], [[[1, 2]], [[3]]], [{"a": "b"}, 1]])

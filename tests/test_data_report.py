@@ -81,8 +81,14 @@ def test_a_text_with_other_facts_or_features_is_another_text(column: str, cells:
     rows = [{"text": "call me at 10 now", "summary": "ring", column: [cell]} for cell in cells]
     tokenizer = CopyNetTokenizer.train_from_iterator(["call me at 10 now ring"], 20, features=["V", "N"])
     assert warnings(tokenizer, rows[:1], rows[1:]) == []
-    (warning,) = warnings(tokenizer, rows, rows[1:])
-    assert warning.startswith("1 of 1 validation texts are training texts too")
+    plain = {name: rows[0][name] for name in ("text", "summary")}
+    for train, validation in (
+        (rows, rows[1:]),
+        ([plain | {column: []}], [plain | {column: None}]),
+        ([plain], [plain | {column: []}]),
+    ):
+        (warning,) = warnings(tokenizer, train, validation)
+        assert warning.startswith("1 of 1 validation texts are training texts too")
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -107,10 +113,10 @@ def test_targets_that_a_pointer_cannot_write_are_named() -> None:
     encoded = encode_pairs(pairs, tokenizer)
     check_pointed_at(pairs.select([0, 2]), encoded.select([0, 2]), "train", tokenizer)
     expected = (
-        "1 of 3 validation targets have words that are not in their sources, and copy_mechanism='pointer' writes "
+        "1 of 3 validation targets have words that are not in their sources, as these are read, and copy_mechanism="
     )
     with pytest.raises(
-        ValueError, match=f"{expected}no others; the first is 'a1', for the text 'd4 e5': leave such pairs"
+        ValueError, match=f"{expected}'pointer' writes no others; the first is 'e5 a1', for the text 'd4 e5'"
     ):
         check_pointed_at(pairs, encoded, "validation", tokenizer)
 

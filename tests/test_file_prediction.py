@@ -449,6 +449,10 @@ def test_facts_in_tables_are_those_of_json_lines(model: Path, tmp_path: Path) ->
     assert main(command(model, bad, tmp_path / "rest.csv")) == 0
     (reported,) = read_rows(tmp_path / "rest.csv.bad.jsonl")
     assert (reported["line"], reported["reason"]) == (2, "'facts' are not triples of strings")
+    other = write_table(tmp_path / "other.csv", [{"facts": '[["a", "b", "c"]]', "request": "a b"}])
+    assert main(command(model, other, tmp_path / "last.csv", "--with_origins")) == 0
+    (row,) = read_rows(tmp_path / "last.csv")
+    assert json.loads(row["prediction_source_words"]) == ["a", "b", "a", "b", "c"]
 
 
 def test_a_model_that_retrieves_warns_once_of_rows_without_facts(
@@ -458,7 +462,11 @@ def test_a_model_that_retrieves_warns_once_of_rows_without_facts(
     rows = [{"text": "a b", "facts": "a | X | b"}] * 8
     source = write_table(tmp_path / "in.jsonl", rows)
     assert main(command(folder, source, tmp_path / "out.jsonl")) == 0
-    CopyNetPredictor(folder, max_new_tokens=4)({"text": ["a b"], "facts": [[["a", "X", "b"]]]})
+    predict = CopyNetPredictor(folder, max_new_tokens=4)
+    for facts in ([[["a", "X", "b"]], []], [[], None]):
+        predict({"text": ["a b", "a"], "facts": facts})
+    predict({"text": [], "facts": []})
+    assert predict({"text": [None, "a"], "facts": [[["a", "b"]], [["a", "X", "b"]]]})["prediction"][0] is None
     (warning,) = [message for message in caplog.messages if "facts" in message]
     assert warning.startswith(
         f"{folder} reads facts, and these rows have none: pass a column 'facts' of lists of triples"

@@ -476,7 +476,10 @@ def test_a_decoder_of_ones_own_runs_its_own_steps():
     assert torch.equal(results[0][1], results[1][1])
 
 
-@pytest.mark.parametrize(("owner", "method"), [("", "step"), ("attention", "scores"), ("cell", "forward")])
+@pytest.mark.parametrize(
+    ("owner", "method"),
+    [("", "step"), ("", "_read"), ("attention", "scores"), ("cell", "forward"), ("dropout", "forward")],
+)
 def test_a_method_that_was_replaced_is_called(owner, method):
     source, labels = padded(SOURCES, 0), padded(TARGETS, -100)
     calls = []

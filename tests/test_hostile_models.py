@@ -62,6 +62,12 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], Any], str]] = {
     "deeply nested config": ("config.json", write(b"[" * 100_000), "JSON object"),
     "a number of 5,000 digits": ("config.json", write(b'{"hidden_size": ' + b"9" * 5_000 + b"}"), "JSON object"),
     "config as a Git LFS pointer": ("config.json", write(LFS_POINTER), "git lfs pull"),
+    "an unknown mechanism": (
+        "config.json",
+        set_fields(copy_mechanism="halves"),
+        "cannot be loaded (copy_mechanism='halves' is unknown: use one of copynet, none, pointer_generator, gated, "
+        "pointer, retrieval.): it was saved by another version of copynet_hf",
+    ),
     "a list as model_type": ("config.json", set_fields(model_type=[]), "cannot be loaded"),
     "generation config cut": ("generation_config.json", cut(20), "JSON object"),
     "no beams": ("generation_config.json", set_fields(num_beams=0), "num_beams is 0"),

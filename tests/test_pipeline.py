@@ -67,7 +67,7 @@ def test_truncated_texts_and_cut_outputs_are_counted_in_one_warning_each(
         logger.removeHandler(caplog.handler)
     assert [output[0]["is_truncated"] for output in outputs] == [True, False, False, True]
     assert [output[0]["is_cut"] for output in outputs] == [True, True, False, True]
-    assert list(dict.fromkeys(caplog.messages)) == [
+    assert caplog.messages[:: len(caplog.messages) // 3] == [  # the root's handler may have them, too
         "2 of 4 texts were truncated: raise max_source_length (--max_source_length) or, of a Transformers encoder, "
         "the tokenizer's encoder_max_length",
         "3 of 4 outputs ended before they were complete: raise max_new_tokens (--max_target_length)",
@@ -159,7 +159,11 @@ def test_wrong_inputs_raise_an_error(wrong: Any) -> None:
 def test_misspelled_keys_and_missing_features_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"the input has '{name[:-1]}', which is not read; did you mean '{name}'"):
         make()({"text": "a", name[:-1]: []})
-    assert make(max_new_tokens=2)({"text": "a", "id": 1, "reference": "b"}) == make(max_new_tokens=2)("a")
+    pipe = make(max_new_tokens=2)
+    for more in ({"id": 1}, {"factors": 1, "Featured": 2}, {name: [], name[:-1]: []}):
+        assert pipe({"text": "a", **more}) == pipe("a")
+    with pytest.raises(ValueError, match=f"the input has '{name.title()}', which is not read; did you mean '{name}'"):
+        pipe({"text": "a", name.title(): []})
     tokenizer = tiny_tokenizer(feature_vocab=["V"])
     pipe = make(tiny_model(feature_vocab_size=tokenizer.feature_vocab_size), tokenizer, max_new_tokens=2)
     assert pipe({"text": "a", "features": []})[0]["words"]

@@ -583,21 +583,41 @@ def test_words_that_are_respelled_are_spelled() -> None:
     assert guess(lambda words: [*draw_words(draw, 1), *words[1:]]) == "word_punct"
 
 
-@pytest.mark.parametrize(("every", "segmenter"), [(1, "char"), (5, "char"), (10, "word_punct")])
-def test_words_that_targets_write_in_another_script_are_spelled(every: int, segmenter: str) -> None:
-    """Names, of every row, of every fifth or of every tenth."""
-    draw, latin = random.Random(0), "abvgdeziklmnoprstufx"
-    letters = str.maketrans(latin, "абвгдезиклмнопрстуфх")
-    names = ["".join(draw.choices(latin, k=6)) for _ in range(600)]
-    rows = [
-        (f"{name.translate(letters).title()} из {draw.choice(('Киева', 'Минска'))}, паспорт {number}", name, number)
-        for number, name in enumerate(names)
-    ]
-    pairs = [
-        {"text": text, "summary": f"passport = {number} | name = {name if number % every == 0 else 'none'}"}
-        for text, name, number in rows
-    ]
+CYRILLIC = str.maketrans("abvgdeziklmnoprstufx", "абвгдезиклмнопрстуфх")
+GREEK = str.maketrans("abgdeziklmnoprstuf", "άβγδέζίκλμνόπρστυφ")
+HINDI = str.maketrans("bgdklmnprstaeiou", "बगदकलमनपरसताेिोु")  # vowels are marks
+
+
+@pytest.mark.parametrize(
+    ("script", "form", "names", "every", "segmenter"),
+    [
+        (CYRILLIC, "{}, паспорт {}", 1, 1, "char"),
+        (CYRILLIC, "{}, паспорт {}", 1, 5, "char"),
+        (CYRILLIC, "{}, паспорт {}", 1, 10, "word_punct"),
+        (CYRILLIC, "{}, паспорт {}", 2, 10, "word_punct"),
+        (CYRILLIC, "{}, ID {}, e-mail ru@mail.ru", 1, 1, "char"),
+        (GREEK, "{}, διαβατήριο {}", 1, 1, "char"),
+        (HINDI, "{}, पासपोर्ट {}", 1, 1, "char"),
+        ({}, "{}, passport {}", 1, 1, "word_punct"),
+    ],
+)
+def test_names_that_targets_write_in_another_script_are_spelled(
+    script: dict[int, int], form: str, names: int, every: int, segmenter: str
+) -> None:
+    """One name or two, of every row, of every fifth or of every tenth."""
+    draw, syllables = random.Random(0), [a + b for a in "bgdklmnprst" for b in "aeiou"]
+    pairs = []
+    for number in range(600):
+        written = " ".join("".join(draw.choices(syllables, k=3)) for _ in range(names))
+        shown = written if number % every == 0 else "none"
+        pairs.append(
+            {"text": form.format(written.translate(script), number), "summary": f"name = {shown} | id = {number}"}
+        )
     assert guess_segmenter(pairs) == segmenter
+    if segmenter == "char":  # names of other rows
+        others = [pair["summary"] for pair in pairs[1:] + pairs[:1]]
+        unlike = [{"text": pair["text"], "summary": other} for pair, other in zip(pairs, others, strict=True)]
+        assert guess_segmenter(unlike) != "char"
 
 
 def test_words_that_targets_cannot_copy_are_in_the_vocabulary_of_few_pairs() -> None:

@@ -178,10 +178,10 @@ def test_labels_of_single_characters_are_upright() -> None:
 
 
 def test_labels_show_whitespace(tmp_path: Path) -> None:
-    words = [" call", " ", "\n\n", "\t"]
-    figure = plot_copy_heatmap(np.eye(4), words, words, tmp_path / "copies.png")
+    words = [" call", " ", "\n\n", "\t", "\r\u3000", " " * 500]
+    figure = plot_copy_heatmap(np.eye(6), words, words, tmp_path / "copies.png")
     for labels in (figure.axes[0].get_xticklabels(), figure.axes[0].get_yticklabels()):
-        assert [label.get_text() for label in labels] == ["call", "␣", "⏎⏎", "⇥"]
+        assert [label.get_text() for label in labels] == ["call", "␣", "⏎⏎", "⇥", "␣␣", f"{'␣' * 29}…"]
 
 
 def test_pyplot_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:

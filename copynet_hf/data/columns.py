@@ -74,6 +74,10 @@ class Columns:
                     self.records.append(name)
                 self.has_facts |= name == facts_column and any(map(resemble_facts, map(read_facts, values)))
 
+    def texts(self, facts_column: str = "facts") -> list[str]:
+        """The columns of strings but that of the facts, which tables hold as JSON text."""
+        return [name for name in self.strings if not (self.has_facts and name == facts_column)]
+
     @classmethod
     def of_schema(cls, schema: pa.Schema) -> Columns:
         """Those of rows that have these types, without looking at the rows."""
@@ -137,7 +141,7 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str, *, is_table
     for role, other in combinations(given, 2):
         if given[role] == given[other]:
             raise ValueError(f"{where}: column {given[role]!r} cannot be both {role} and {other}")
-    candidates = [name for name in strings if name not in given.values()]
+    candidates = [name for name in found.texts() if name not in given.values()]
     text = given.get("text") or find_usual_name(candidates, TEXT_NAMES)
     summary = given.get("summary") or find_usual_name([name for name in candidates if name != text], SUMMARY_NAMES)
     roles: dict[str, str | None] = {"text": text, "summary": summary}

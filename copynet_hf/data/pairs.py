@@ -38,6 +38,8 @@ from .rows import LCSTS_SUFFIX, SUFFIXES, TABLE_SUFFIXES, NumberedRow, find_deli
 
 logger = logging.getLogger(__name__)
 
+SAMPLE_SIZE = 1000  # rows of a stream, whose columns show those of the others
+
 Pairs: TypeAlias = datasets.Dataset | datasets.IterableDataset
 ROLE_TYPES = {
     "text": datasets.Value("string"),
@@ -220,7 +222,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
         # A first pass finds the types of the other columns: with types inferred from the first rows, `datasets` would
         # fail at a later row of another type. A stream has no types, and its first rows show its columns.
         rows = (row for _, row in self._number_rows(Path(path)) if isinstance(row, dict))
-        self.columns = Columns(islice(rows, 1000) if dl_manager.is_streaming else rows)
+        self.columns = Columns(islice(rows, SAMPLE_SIZE) if dl_manager.is_streaming else rows)
         if self.columns.types:  # else `_generate_examples` reports that no row could be read
             is_table = self.config.file_format in TABLE_SUFFIXES
             self.roles = choose_columns(self.columns, self.config.choice, show_path(path), is_table=is_table)
@@ -347,6 +349,8 @@ def _select_pairs(data: Pairs, choice: ColumnChoice, where: str) -> Pairs:
     """A loaded dataset with the columns `text` and `summary` first, without its unusable rows."""
     schema = None if data.features is None else data.features.arrow_schema
     found = Columns(islice(data, 1)) if schema is None else Columns.of_schema(schema)
+    if "facts" in found.strings:  # perhaps JSON text
+        found.has_facts = Columns(islice(data.select_columns(["facts"]), SAMPLE_SIZE)).has_facts
     roles, columns = choose_columns(found, choice, where), list(found.types)
     keys = SupervisedKeysData(roles["text"], roles["summary"])
     _log_columns({where: keys}, choice)

@@ -257,7 +257,7 @@ def _choose_columns(predictor: CopyNetPredictor, columns: Columns, where: str) -
     if reads_features(predictor.load()[0]):
         options["features_column"] = predictor.features_column
     options = recall_options(predictor.load()[1], options, columns.types)
-    strings = [name for name in columns.strings if not is_key(name)]
+    strings = [name for name in columns.texts(predictor.facts_column or "facts") if not is_key(name)]
     guess = find_usual_name(strings, TEXT_NAMES) or (strings[0] if len(strings) == 1 else None)
     if (options["text_column"] or guess) is None:
         if not columns.strings:

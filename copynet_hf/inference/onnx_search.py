@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -94,12 +94,6 @@ class OnnxCopyNet:
         self._encoder_outputs = [each.name for each in encoder.get_outputs()]
         self._decoder_outputs = [each.name for each in decoder.get_outputs()]
         self.config: Any = SimpleNamespace(**{**config, "copies": "copy_probs" in self._decoder_outputs})
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "OnnxCopyNet holds sessions of onnxruntime, which cannot be pickled or copied: load it where it is used, "
-            "or use a CopyNetPredictor, which does so."
-        )
 
     @classmethod
     def from_pretrained(

@@ -28,7 +28,7 @@ OUTPUT_FORMATS = ("text", "records")
 ORIGINS = tuple(field.name for field in fields(Prediction) if field.name not in ("text", "accepted", "copy_probs"))
 NO_FACTS = (
     "{} reads facts, and these rows have none: pass a column 'facts' of lists of triples (subject, property, object), "
-    "or name it with facts_column (--facts_column)"
+    "as JSON text in CSV files, or name it with facts_column (--facts_column)"
 )
 
 
@@ -217,15 +217,15 @@ class CopyNetPredictor:
         facts_column = "facts" if self.facts_column is None else find_column(self.facts_column, list(columns))
         facts = [read_facts(_to_lists(each)) for each in _list_values(columns.get(facts_column, ()))]
         if self.facts_column is not None or any(map(resemble_facts, facts)):
-            _check_cells(facts, "facts", facts_column)
+            _check_cells(texts, facts, "facts", facts_column)
             options["facts"] = facts
-        elif getattr(model.config, "retrieves", False):
+        elif getattr(model.config, "retrieves", False) and texts and (any(facts) or facts_column not in columns):
             warn_once(NO_FACTS.format(self.name))
         if reads_features(model):
             separator = find_separator(tokenizer, self.features_separator)
             features_column = self.find_column("features", columns)
             features = [_to_lists(each) for each in _list_values(columns[features_column])]
-            _check_cells(features, "features", features_column)
+            _check_cells(texts, features, "features", features_column)
             options["features"] = [split_features(each, separator) for each in features]
         trace = self.with_origins or self.output_format == "records"
         return self._predict_texts(texts, f"the column {text_column!r}", trace=trace, **options)
@@ -284,9 +284,10 @@ def _list_values(column: Any) -> list[object]:
     return [None if isinstance(value, float) and np.isnan(value) else value for value in column]
 
 
-def _check_cells(cells: Iterable[object], role: str, column: str) -> None:
-    for row, value in enumerate(cells):
-        if reason := explain_unusable(value, role, column):
+def _check_cells(texts: Iterable[object], cells: Iterable[object], role: str, column: str) -> None:
+    """Raises a ValueError for the first row with a text whose facts or features cannot be used."""
+    for row, (text, value) in enumerate(zip(texts, cells, strict=True)):
+        if text is not None and (reason := explain_unusable(value, role, column)):
             raise ValueError(f"row {row}: {reason}")
 
 

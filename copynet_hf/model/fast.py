@@ -7,7 +7,7 @@ up the exact type of the decoder, so that a new decoder, or a subclass, runs its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +20,7 @@ from .copy_distribution import copy_scores, expand_to_rows, group_by_source, mas
 from .decoder import CopyNetDecoder, Decoder
 from .fast_copynet import DecoderWeights, run_all_steps, stack_weights
 from .fast_step import allocate_units, attend_to_features, attention_energies, multiply_state, update_state
-from .layers import AddedProjection, CopyNetAttention
+from .layers import AddedProjection, CopyNetAttention, Dropout
 from .memory import (
     CopyNetCache,
     DecoderState,
@@ -44,8 +44,10 @@ _MODULES = (
     "attention.query_proj",
     "attention.score_proj",
     "attention.coverage_proj",
+    "dropout",
 )
-_OWN_TYPES = (nn.Linear, nn.GRU, nn.GRUCell, AddedProjection, CopyNetAttention)
+_METHODS = ("step", "run_steps", "attend", "_read")  # of the decoder that it does not call
+_OWN_TYPES = (nn.Linear, nn.GRU, nn.GRUCell, AddedProjection, CopyNetAttention, Dropout)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -92,10 +94,9 @@ def _replacements(module: nn.Module, device: torch.device | None) -> list[str]:
     return reasons
 
 
-def _replaced_methods(module: nn.Module) -> list[str]:
-    """Methods that were assigned to this module, as accelerate does with `forward`."""
-    own = (name for name, value in vars(module).items() if callable(value) and hasattr(type(module), name))
-    return [f"has a {name} of its own" for name in own]
+def _replaced_methods(module: nn.Module, names: Collection[str] = ("forward", "scores", "read_features")) -> list[str]:
+    """Those of these methods that were assigned to this module, as accelerate does with `forward`."""
+    return [f"has a {name} of its own" for name in names if name in vars(module)]
 
 
 def find_runner(
@@ -138,7 +139,7 @@ def find_obstacles(
     found = dict(decoder.named_modules(remove_duplicate=False))
     modules = {name: found.get(name) for name in _MODULES}
     reasons = find_fast_form_obstacles(decoder.config, modules, memory.mask.device)
-    reasons += [f"the decoder {reason}" for reason in _replaced_methods(decoder)]
+    reasons += [f"the decoder {reason}" for reason in _replaced_methods(decoder, _METHODS)]
     if decoder.attention is None:
         reasons.append("attention=False: there is nothing to speed up")
     if is_search and torch.is_grad_enabled():

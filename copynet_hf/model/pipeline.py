@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from transformers import Pipeline
@@ -28,7 +27,7 @@ class CopyText2TextPipeline(Pipeline):
     `KeyDataset` hold many inputs. A model without retrieval reads text and facts as one source, as in `copynet-hf
     train`. The result for an input is a list of dicts, one for each returned output, best first: `generated_text`, the
     output, and the other fields of `Prediction`, `copy_probs` as lists and only with `return_copy_probs=True`. A call
-    with a text or a list of them also warns of the number of truncated texts.
+    with a text or a list of them also warns of the number of truncated texts, and of cut outputs.
 
     A model that does not copy returns the same fields, with nothing copied. Arguments of the call or of `pipeline()`:
 
@@ -82,9 +81,10 @@ class CopyText2TextPipeline(Pipeline):
             raise ValueError(
                 f"the input is {input_!r:.200}: pass a text, or a dict with a 'text' (and 'facts' or 'features')"
             )
-        for name in map(str, row.keys() - {"text", *COLUMNS}):  # any other may be one of a dataset
-            if nearest := get_close_matches(name, COLUMNS, 1, 0.8):
-                raise ValueError(f"the input has {name!r}, which is not read; did you mean {nearest[0]!r}?")
+        for name in map(str, row.keys() - {*COLUMNS}):  # any other may be one of a dataset
+            meant = f"{name.lower().removesuffix('s')}s"
+            if meant in COLUMNS and meant not in row:
+                raise ValueError(f"the input has {name!r}, which is not read; did you mean {meant!r}?")
         if getattr(self.model.config, "feature_vocab_size", 0) and "features" not in row:
             raise ValueError(f"the model reads features, and the input {row!r:.200} has none: add 'features'")
         inputs: Fields = {"text": row["text"]}

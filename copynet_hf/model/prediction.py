@@ -412,9 +412,9 @@ def _to_numpy(array: Any) -> Array:
 
 def describe_incomplete(num_truncated: int, num_cut: int, total: int) -> list[str]:
     """The warnings of sources of which only a part was read, and of outputs that ended without an end symbol."""
-    warnings = {
-        "texts were truncated: raise max_source_length (--max_source_length) or, of a Transformers encoder, the "
-        "tokenizer's encoder_max_length": num_truncated,
-        "outputs ended before they were complete: raise max_new_tokens (--max_target_length)": num_cut,
-    }
-    return [f"{count} of {total} {warning}" for warning, count in warnings.items() if count]
+    truncated = (
+        f"{num_truncated} of {total} texts were truncated: raise max_source_length (--max_source_length) or, of a "
+        "Transformers encoder, the tokenizer's encoder_max_length"
+    )
+    cut = f"{num_cut} of {total} outputs ended before they were complete: raise max_new_tokens (--max_target_length)"
+    return [truncated] * bool(num_truncated) + [cut] * bool(num_cut)

@@ -495,8 +495,8 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
             texts, single = batch_rows(source, "source", is_split_into_words)
             if not texts or len(rows) % len(texts):
                 raise ValueError(
-                    f"{len(texts)} sources do not divide {len(rows)} sequences: pass those of the sequences, or words "
-                    "with is_split_into_words=True"
+                    f"{len(texts)} sources do not divide {len(rows)} sequences: pass those of the sequences"
+                    + ("" if is_split_into_words else ", or words with is_split_into_words=True")
                 )
             first, repeats = len(self), len(rows) // len(texts)
             texts = [  # a text is split only where there is a slot to look up

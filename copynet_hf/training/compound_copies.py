@@ -261,7 +261,7 @@ def _list_others(words: Collection[str], unknown: Collection[str]) -> list[str]:
     others, random = {*unknown}, Random(0)
     scripts: dict[str, list[str]] = {}
     for word in sorted(word for word in words if not re.search(r"\d", word)):
-        scripts.setdefault(find_script(word[0]), []).append(word)
+        scripts.setdefault(find_script(word), []).append(word)
     for _ in range(2 * MIN_OTHERS if scripts else 0):
         if len(others) >= MIN_OTHERS:
             break

@@ -85,17 +85,17 @@ def check_pointed_at(pairs: Dataset, encoded: Dataset, split: str, tokenizer: Pr
     Args:
         encoded: the pairs, as the model reads them.
     """
-    missing: list[tuple[int, int]] = []  # pairs, each with the first such word
-    for number, row in enumerate(encoded.select_columns(["input_ids", "labels"])):
-        known = {*row["input_ids"], tokenizer.eos_token_id}
-        missing += [(number, word) for word in row["labels"] if word not in known][:1]
+    missing = [
+        pair
+        for pair, row in zip(pairs, encoded.select_columns(["input_ids", "labels"]), strict=True)
+        if not {*row["labels"]} <= {*row["input_ids"], tokenizer.eos_token_id}
+    ]
     if missing:
-        number, word = missing[0]
         raise ValueError(
             f"{len(missing):,} of {len(pairs):,} {_name_split(split)} targets have words that are not in their "
-            "sources, and copy_mechanism='pointer' writes no others; the first is "
-            f"{tokenizer.decode([word])!r}, for the text {pairs[number]['text']!r:.80}: leave such pairs out, or use "
-            "'copynet'"
+            "sources, as these are read, and copy_mechanism='pointer' writes no others; the first is "
+            f"{missing[0]['summary']!r:.80}, for the text {missing[0]['text']!r:.80}: leave such pairs out, raise "
+            "--max_source_length if the sources are longer, or use 'copynet'"
         )
 
 
@@ -141,7 +141,10 @@ def _list_sources(pairs: Pairs) -> Iterator[str]:
     columns = pairs.column_names or next(iter(pairs))
     read = [name for name in ("text", "facts", "features") if name in columns]
     for batch in pairs.select_columns(read).iter(1000):
-        yield from map(str, zip(*(batch[name] for name in read), strict=True))
+        none = [None] * len(batch["text"])
+        more = (batch.get(name, none) for name in ("facts", "features"))
+        for text, *cells in zip(batch["text"], *more, strict=True):
+            yield str((text, *(cell or None for cell in cells)))
 
 
 def _compare_sides(train: Sequence[Mapping[str, str]]) -> Iterator[str]:

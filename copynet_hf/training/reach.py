@@ -233,9 +233,9 @@ def find_beyond_chance(
     return own if len(own) - by_chance > max(least, by_chance) else []
 
 
-def find_script(letter: str) -> str:
-    """The script of a letter, such as CYRILLIC, as Unicode names it."""
-    return unicodedata.name(letter, "").split(" ")[0]
+def find_script(word: str) -> str:
+    """The script of a word's first letter, such as CYRILLIC, as Unicode names it; "": the word has no letter."""
+    return next((unicodedata.name(letter, "").split(" ")[0] for letter in word if letter.isalpha()), "")
 
 
 def _find_first(hard: Hard) -> list[str]:

@@ -85,7 +85,7 @@ def check_output_file(
 
 def is_first_process() -> bool:
     """Whether this process logs and locks for all of those that torchrun starts."""
-    return os.environ.get("RANK", "0") == "0"
+    return os.environ.get("RANK", "0") == "0" or os.environ.get("WORLD_SIZE", "1") == "1"
 
 
 @contextmanager

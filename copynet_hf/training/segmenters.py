@@ -383,29 +383,35 @@ def _is_any_respelled(targets: Iterable[str], sources: Iterable[str]) -> bool:
 
 
 def _are_transliterated(hard: Hard, num_targets: int) -> bool:
-    """Whether many of the words that cannot be reached, as above, are in a script that their sources do not have, and
-    sound like a word there: `Strelkov` for `Стрелков`."""
+    """Whether many targets have words that cannot be reached, as above, and that sound like a word of their source in
+    another script: `Strelkov` for `Стрелков`."""
     words: list[tuple[str, list[str]]] = []
-    for word, source in hard:
-        others = [other for other in source if other.isalpha()]
-        if word.isalpha() and find_script(word[0]) not in {find_script(other[0]) for other in others}:
+    targets: list[int] = []  # that each word is of
+    for word, source in take_spread(hard, MAX_HARD):
+        others = [other for other in source if find_script(other) != find_script(word)]
+        if _name_letters(word) and others:
             words.append((_name_letters(word), [*map(_name_letters, others)]))
-    return bool(find_beyond_chance(words, _sounds_like_any, RESPELLED_TARGETS * num_targets))
+            targets.append(id(source))
+    found = find_beyond_chance(words, _sounds_like_any, 0)
+    return len({targets[index] for index in found}) > RESPELLED_TARGETS * num_targets
 
 
 def _name_letters(word: str) -> str:
-    """The first two letters of the Unicode name of each letter: ES, TE, ER, … of `Стрелков`, and S, T, R, … of
-    `Strelkov`."""
-    names = (unicodedata.name(letter, "").partition(" WITH ")[0] for letter in word if letter.isalpha())
-    return "".join(name.rpartition(" ")[-1][:2] for name in names)
+    """The first two letters of the Unicode name of each letter, and of each vowel sign of Indic scripts: ES, TE, ER, …
+    of `Стрелков`, and S, T, R, … of `Strelkov`."""
+    names = (unicodedata.name(letter, "").partition(" WITH ")[0] for letter in word)
+    return "".join(
+        name.rpartition(" ")[-1][:2] for name in names if "LETTER" in name or "SYLLABLE" in name or "VOWEL" in name
+    )
 
 
 def _sounds_like_any(word: str, others: Iterable[str]) -> bool:
     matcher = SequenceMatcher(b=word, autojunk=False)
     for other in others:
         matcher.set_seq1(other)
-        least = min(len(word), len(other))
-        if least > 2 and sum(block.size for block in matcher.get_matching_blocks()) > MIN_SAME_LETTERS * least:
+        shorter = min(len(word), len(other))
+        least, most = MIN_SAME_LETTERS * shorter, matcher.quick_ratio() * (len(word) + len(other)) / 2
+        if shorter > 2 and most > least and sum(block.size for block in matcher.get_matching_blocks()) > least:
             return True
     return False
 

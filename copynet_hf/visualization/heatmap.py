@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ CJK_FONTS = (
     *("PingFang SC", "Hiragino Sans", "Microsoft YaHei", "Yu Gothic", "Arial Unicode MS"),
 )
 _MAX_LABEL = 30  # characters; longer words are cut, because the time to draw a label grows with its length
-_VISIBLE = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥"})
+_VISIBLE = str.maketrans({"\n": "⏎", "\t": "⇥"})
 
 
 def plot_copy_heatmap(
@@ -76,7 +77,7 @@ def plot_copy_heatmap(
 
 def _label(word: str) -> str:
     """A word without the spaces around it, at most `_MAX_LABEL` characters; whitespace by visible signs."""
-    return shorten(word.strip(), _MAX_LABEL) or word.translate(_VISIBLE)
+    return shorten(word.strip() or re.sub(r"\s", "␣", word.translate(_VISIBLE)), _MAX_LABEL)
 
 
 def list_fonts() -> list[str]:

@@ -102,7 +102,7 @@ CHANGES = {
     "forward_hook": (lambda module: module.register_forward_hook(lambda *_: None), "has hooks"),
     "forward_pre_hook": (lambda module: module.register_forward_pre_hook(lambda *_: None), "has hooks"),
     "backward_hook": (lambda module: module.register_full_backward_hook(lambda *_: None), "has hooks"),
-    "replaced_forward": (replace_forward, "has hooks"),
+    "replaced_forward": (replace_forward, "has a forward of its own"),
     "offloaded": (lambda module: module.to("meta"), "is offloaded"),
 }
 MODULES = ["cell", "readout_proj", "attention.query_proj", "attention.score_proj", "attention.coverage_proj"]

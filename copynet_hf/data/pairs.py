@@ -272,11 +272,11 @@ def _make_pairs(
         if all(value in ("", None) for value in row.values()):  # an empty row of a table, which is no mistake
             continue
         pair = {role: row.get(column) for role, column in roles.items()}
+        if "facts" in pair:
+            pair["facts"] = read_facts(pair["facts"])
         if reason := _write_record(pair, roles) or _explain_unusable_pair(pair, roles):
             skipped.add(line, reason)
             continue
-        if "facts" in pair:
-            pair["facts"] = read_facts(pair["facts"])
         if "features" in pair:
             pair["features"] = split_features(pair["features"], separator)
         for name, new in new_names.items():

@@ -46,7 +46,7 @@ _MODULES = (
     "attention.coverage_proj",
     "dropout",
 )
-_METHODS = ("step", "run_steps", "attend", "_read")  # of the decoder that it does not call
+_METHODS = ("step", "run_steps", "attend", "_read")  # of the decoder, that the fast form does not call
 _OWN_TYPES = (nn.Linear, nn.GRU, nn.GRUCell, AddedProjection, CopyNetAttention, Dropout)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -95,7 +95,7 @@ def _replacements(module: nn.Module, device: torch.device | None) -> list[str]:
 
 
 def _replaced_methods(module: nn.Module, names: Collection[str] = ("forward", "scores", "read_features")) -> list[str]:
-    """Those of these methods that were assigned to this module, as accelerate does with `forward`."""
+    """Which of these methods were replaced on this module, as accelerate replaces `forward`."""
     return [f"has a {name} of its own" for name in names if name in vars(module)]
 
 

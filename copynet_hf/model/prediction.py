@@ -412,9 +412,12 @@ def _to_numpy(array: Any) -> Array:
 
 def describe_incomplete(num_truncated: int, num_cut: int, total: int) -> list[str]:
     """The warnings of sources of which only a part was read, and of outputs that ended without an end symbol."""
-    truncated = (
-        f"{num_truncated} of {total} texts were truncated: raise max_source_length (--max_source_length) or, of a "
-        "Transformers encoder, the tokenizer's encoder_max_length"
+    warnings = (
+        (
+            num_truncated,
+            "texts were truncated: raise max_source_length (--max_source_length) or, of a Transformers encoder, the "
+            "tokenizer's encoder_max_length",
+        ),
+        (num_cut, "outputs ended before they were complete: raise max_new_tokens (--max_target_length)"),
     )
-    cut = f"{num_cut} of {total} outputs ended before they were complete: raise max_new_tokens (--max_target_length)"
-    return [truncated] * bool(num_truncated) + [cut] * bool(num_cut)
+    return [f"{count} of {total} {warning}" for count, warning in warnings if count]

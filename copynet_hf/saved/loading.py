@@ -160,7 +160,7 @@ def _loading(name: str) -> Iterator[None]:
         fault = message if isinstance(error, ValueError) else f"{type(error).__name__}: {message}"
         fix = "restore its files, for example by saving the model again"
         if "is unknown: use one of" in message:
-            fix = "it was saved by another version of copynet_hf, or with code of its own: install that"
+            fix = "it was saved by another version of copynet_hf, which it needs, or by a changed one"
         raise ValueError(f"{name} cannot be loaded ({fault}): {fix}") from error
 
 

@@ -133,7 +133,7 @@ def _find_overlap(train: Pairs, validation: Pairs) -> Iterator[str]:
     repeated = sum(text in found for text in texts)
     if repeated:
         these = f"of the first {SAMPLE_SIZE:,} training texts" if is_stream else "training texts"
-        yield (f"{repeated:,} of {len(texts):,} validation texts are {these} too: the scores say less about new texts")
+        yield f"{repeated:,} of {len(texts):,} validation texts are {these} too: the scores say less about new texts"
 
 
 def _list_sources(pairs: Pairs) -> Iterator[str]:

@@ -31,7 +31,9 @@ MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # its source misspells (0.4 in scans); and the characters that a source may then have on average: at 300, an update of
 # letters takes four times as long as one of words.
 RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
-MIN_SAME_LETTERS = 0.75  # of the shorter word, as Unicode names them, that make words of two scripts sound alike
+# Words of two scripts sound alike if more than this share of the shorter one's letters, by their Unicode names, is in
+# the other in the same order.
+MIN_SAME_LETTERS = 0.75
 # The share of unreachable words, punctuation not counted, that is enough if they need not be alike, as in another
 # script; in few pairs the words of the task itself are rare, too.
 UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
@@ -121,9 +123,12 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
     if sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs):
         are_letters_cut = FIRST.keys().isdisjoint(changes) and _are_letters_cut(words, min_frequency)
-        are_respelled = _are_rare_words_respelled(pairs, hard, reach, len(sample))
-        are_respelled = are_respelled or _are_transliterated(hard, len(sample))
-        if are_letters_cut or are_respelled or _are_known_words_respelled(words, min_frequency):
+        are_respelled = (
+            _are_rare_words_respelled(pairs, hard, reach, len(sample))
+            or _are_transliterated(hard, len(sample))
+            or _are_known_words_respelled(words, min_frequency)
+        )
+        if are_letters_cut or are_respelled:
             return "char"
     rare, known = [word for word, _ in hard if word.isdecimal()], _list_known_numbers(pairs, min_frequency)
     if (
@@ -383,14 +388,15 @@ def _is_any_respelled(targets: Iterable[str], sources: Iterable[str]) -> bool:
 
 
 def _are_transliterated(hard: Hard, num_targets: int) -> bool:
-    """Whether many targets have words that cannot be reached, as above, and that sound like a word of their source in
-    another script: `Strelkov` for `Стрелков`."""
+    """Whether many targets have words that are neither known nor made of words in their source, and sound like one
+    there in another script: `Strelkov` for `Стрелков`."""
     words: list[tuple[str, list[str]]] = []
     targets: list[int] = []  # that each word is of
     for word, source in take_spread(hard, MAX_HARD):
-        others = [other for other in source if find_script(other) != find_script(word)]
-        if _name_letters(word) and others:
-            words.append((_name_letters(word), [*map(_name_letters, others)]))
+        script, letters = find_script(word), _name_letters(word)
+        others = [_name_letters(other) for other in source if find_script(other) not in ("", script)]
+        if letters and others:
+            words.append((letters, others))
             targets.append(id(source))
     found = find_beyond_chance(words, _sounds_like_any, 0)
     return len({targets[index] for index in found}) > RESPELLED_TARGETS * num_targets
@@ -406,6 +412,7 @@ def _name_letters(word: str) -> str:
 
 
 def _sounds_like_any(word: str, others: Iterable[str]) -> bool:
+    """Whether a word sounds like one of the others, all by `_name_letters`."""
     matcher = SequenceMatcher(b=word, autojunk=False)
     for other in others:
         matcher.set_seq1(other)

@@ -53,6 +53,14 @@ def test_what_helps_where_numbers_are_made_up_is_said() -> None:
     assert "--segmenter word_digits" in describe_words(Dataset.from_list(rows), tokenizer)
 
 
+def test_unknown_characters_are_not_advised_to_be_letters() -> None:
+    tokenizer = CopyNetTokenizer.train_from_iterator(["索引"], 500, "char")
+    assert describe_words(Dataset.from_list([{"text": "索引", "summary": "學學"}]), tokenizer) == (
+        "of 2 words of the targets, 100.0 % unknown; spelled, at least in part, or unknown are '學': more pairs with "
+        "such characters make them known"
+    )
+
+
 @pytest.mark.parametrize(
     ("epochs", "shown"), [(1, "2 updates of 8 pairs, 1 epochs"), (1500, "3,000 updates of 8 pairs, 1,500 epochs")]
 )

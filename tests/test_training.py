@@ -191,6 +191,13 @@ def test_evaluations_without_accuracy_are_refused(pairs: Dataset, argument: dict
         build_training_arguments({"output_dir": "x", **argument}, pairs, True)
 
 
+def test_the_best_checkpoint_needs_validation_pairs(files: dict[str, Any], tmp_path: Path) -> None:
+    arguments = {**files, **SIZES, "output_dir": str(tmp_path / "a"), "validation_file": None}
+    with pytest.raises(ValueError, match="--load_best_model_at_end, but there are no validation pairs: pass --valid"):
+        train_from_arguments({**arguments, "load_best_model_at_end": True})
+    assert not (tmp_path / "a").exists()
+
+
 def test_early_stopping_needs_a_best_checkpoint(files: dict[str, Any], tmp_path: Path) -> None:
     arguments = {**files, **SIZES, "output_dir": str(tmp_path / "a"), "early_stopping_patience": 3}
     for given, reason in (

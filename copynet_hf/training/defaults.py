@@ -240,6 +240,8 @@ def _evaluation_schedule(given: Values, has_validation: bool) -> dict[str, objec
     if has_validation:
         saves_best = strategy != "no" and (saves or strategy) in (strategy, "best")
         schedule |= {"eval_strategy": strategy, "load_best_model_at_end": saves_best}
+    elif given.get("load_best_model_at_end"):
+        raise ValueError("--load_best_model_at_end, but there are no validation pairs: pass --validation_file")
     return schedule
 
 

@@ -188,6 +188,8 @@ def test_features_are_read_from_their_column_as_lists_or_strings(tmp_path: Path)
         assert predict({"text": texts, "tags": ["V|PST", "V| PRS", missing]})["prediction"] == expected
     with pytest.raises(ValueError, match="reads features: name their column with features_column"):
         predict({"text": texts})
+    with pytest.raises(ValueError, match=r"the model reads features, and the texts have none: pass columns, {'text'"):
+        predict(texts)
     with pytest.raises(ValueError, match=r"row 2: 'tags' is of type list, neither a string nor a list of strings"):
         predict({"text": texts, "tags": ["V", "V", [3]]})
 

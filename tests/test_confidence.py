@@ -12,6 +12,7 @@ from helpers import tiny_model, tiny_tokenizer
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
 from copynet_hf.evaluation.calibration import MIN_PAIRS, PRIOR, fit_calibration
+from copynet_hf.inference.predictor import CopyNetPredictor
 from copynet_hf.model.confidence import Calibration, calibrate
 from copynet_hf.model.prediction import predict
 
@@ -143,3 +144,5 @@ def test_a_damaged_calibration_is_refused(value):
 def test_a_threshold_other_than_a_number_between_0_and_1_is_refused(threshold):
     with pytest.raises(ValueError, match=f"min_confidence is {threshold!r}: use a number between 0 and 1"):
         predict(tiny_model(), tiny_tokenizer(), ["alpha"], min_confidence=threshold)
+    with pytest.raises(ValueError, match=f"min_confidence is {threshold!r}: use a number between 0 and 1"):
+        CopyNetPredictor("unread", min_confidence=threshold)

@@ -172,6 +172,21 @@ def test_misspelled_keys_and_missing_features_are_refused(name: str) -> None:
             pipe(row)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"length_penalty": "x"}, "length_penalty is 'x': use a number"),
+        (
+            {"min_new_tokens": 9, "max_new_tokens": 8},
+            "min_new_tokens is 9, and max_new_tokens 8: use a smaller min_new",
+        ),
+    ],
+)
+def test_settings_that_no_search_can_meet_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()("a", **settings)
+
+
 def test_features_as_one_string_are_refused() -> None:
     with pytest.raises(ValueError, match="features"):
         make()({"text": "a", "features": "V;PST"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import http.client
 import json
 import logging
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -75,7 +77,8 @@ class Server(NamedTuple):
             connection.close()
 
     def predict(self, **fields: Any) -> tuple[int, Any]:
-        return self.request("POST", "/predict", fields)
+        """Of a model that reads features: the texts have none unless they are given."""
+        return self.request("POST", "/predict", {"features": [None] * len(fields["texts"]), **fields})
 
     def metrics(self) -> dict[str, float]:
         """The samples of /metrics."""
@@ -167,7 +170,7 @@ def test_answers_are_the_outputs_of_predict(served: tuple[str, Path, Server], se
     more: dict[str, Any] = {"features": FEATURES} if name == "features" else {"facts": FACTS}
     model = OnnxCopyNet.from_pretrained(folder, threads=1)
     tokenizer = CopyNetTokenizer.from_pretrained(folder)
-    for columns in ({}, more):
+    for columns in ({"features": [[]] * len(TEXTS)} if name == "features" else {}, more):
         expected = to_json(predict(model, tokenizer, TEXTS, **columns, **OPTIONS[search]))
         status, answer = server.predict(texts=TEXTS, **columns, **OPTIONS[search])
         assert status == 200
@@ -203,7 +206,8 @@ def test_answers_are_utf_8_with_lone_surrogates_as_escapes() -> None:
 
 
 def test_requests_at_once_get_their_own_answers_in_common_batches(served: tuple[str, Path, Server]) -> None:
-    _, folder, server = served
+    name, folder, server = served
+    none: dict[str, Any] = {"features": [[]] * 2} if name == "features" else {}
     words = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "Ada", "Kim", "tokio.txt"]
     texts = [
         [" ".join(np.random.default_rng(seed).choice(words, 1 + seed % 9)) for seed in (2 * n, 2 * n + 1)]
@@ -217,7 +221,8 @@ def test_requests_at_once_get_their_own_answers_in_common_batches(served: tuple[
         )
     for number, (status, answer) in enumerate(answers):
         assert status == 200
-        check_outputs(answer["outputs"], to_json(predict(model, tokenizer, texts[number], num_beams=1 + number % 2)))
+        expected = predict(model, tokenizer, texts[number], num_beams=1 + number % 2, **none)
+        check_outputs(answer["outputs"], to_json(expected))
     after = server.metrics()
     rise = {sample: after[sample] - before.get(sample, 0) for sample in after}
     assert rise["copynet_requests_total"] == rise["copynet_request_seconds_count"] == 40
@@ -232,7 +237,7 @@ def test_the_search_and_the_trace_are_stopped_between_steps(folders: dict[str, P
     assert saved == {"num_beams": 3, "max_new_tokens": 5}
     options = {"num_beams": 1, "min_new_tokens": 5}
     calls: list[None] = []
-    predict_batch([{"text": "a b"}], options, lambda: calls.append(None))
+    predict_batch([{"text": "a b", "features": None}], options, lambda: calls.append(None))
     assert len(calls) == 2 * (1 + 5)  # the encoder and five steps, for the search and for the trace
     for allowed in (0, 3, 8):
         steps = iter(range(allowed))
@@ -242,7 +247,7 @@ def test_the_search_and_the_trace_are_stopped_between_steps(folders: dict[str, P
                 raise TimeoutError
 
         with pytest.raises(TimeoutError):
-            predict_batch([{"text": "a b"}], options, check)
+            predict_batch([{"text": "a b", "features": None}], options, check)
 
 
 @pytest.fixture
@@ -258,7 +263,7 @@ def splitting(folders: dict[str, Path], tmp_path: Path) -> Path:
 def test_transformers_reads_the_texts_where_the_tokenizer_needs_it_without_torch(splitting: Path) -> None:
     model, tokenizer = OnnxCopyNet.from_pretrained(splitting, threads=1), CopyNetTokenizer.from_pretrained(splitting)
     texts = ["a </s> Mira", "Ada b"]
-    expected = to_json(predict(model, tokenizer, texts))
+    expected = to_json(predict(model, tokenizer, texts, features=[[], []]))
     assert len(expected[0][0]["source_words"]) == 3
     with run_command(f"--model={splitting}", missing="torch datasets") as server:
         status, answer = server.predict(texts=texts)
@@ -294,12 +299,32 @@ def test_the_command_says_how_to_install_transformers(splitting: Path) -> None:
         ({"texts": ["a", "b" * 101]}, 422, "texts[1] has 101 characters: send at most 100"),
         ({"texts": ["a"], "features": [["x"] * 100]}, 422, "texts[0] has 101 characters"),
         ({"texts": ["a"], "facts": [[["b", "c"]]]}, 422, "facts[0][0][2]: Field required"),
-        ({"texts": ["a"], "facts": [[["b", "c", "d"]] * 5]}, 422, "max_length=12 is too small for a source with 15"),
+        (
+            {"texts": ["a"]},
+            422,
+            "the model reads features, and the texts have none: pass features, a list for each text",
+        ),
+        ({"texts": ["a"], "features": [["N;PST"]]}, 422, "features[0] has 'N;PST': pass ['N', 'PST'], one string for"),
+        ({"texts": ["a"], "features": None}, 422, "the model reads features, and the texts have none"),
+        (
+            {"texts": ["a"], "features": [[]], "min_new_tokens": 6},
+            422,
+            "min_new_tokens is 6, and max_new_tokens 5: use",
+        ),
+        (
+            {"texts": ["a"], "features": [[]], "facts": [[["b", "c", "d"]] * 5]},
+            422,
+            "max_length=12 is too small for a source with 15",
+        ),
         ({"texts": ["a"], "features": [["x"], ["y"]]}, 422, "features has 2 rows, texts 1: they must match"),
         ({"texts": ["a"], "num_beams": 5}, 422, "num_beams: Input should be less than or equal to 4"),
         ({"texts": ["a"], "num_beams": "2"}, 422, "num_beams: Input should be a valid integer"),
         ({"texts": ["a"], "max_new_tokens": 10}, 422, "max_new_tokens: Input should be less than or equal to 9"),
-        ({"texts": ["a"], "num_return_sequences": 4}, 422, "num_return_sequences=4 is more than num_beams=3"),
+        (
+            {"texts": ["a"], "features": [[]], "num_return_sequences": 4},
+            422,
+            "num_return_sequences=4 is more than num_beams=3",
+        ),
         ({"texts": ["a"], "do_sample": True}, 422, "do_sample: Extra inputs are not permitted"),
         ({"texts": ["a" * 90] * 3, "x": "b" * 5000}, 413, "the request has more than 5000 bytes: send fewer texts"),
     ],
@@ -320,6 +345,17 @@ def test_a_body_of_unstated_length_has_the_same_limit(server: Server) -> None:
     assert connection.getresponse().status == 413
 
 
+def test_a_client_that_sends_too_much_reads_the_reason(server: Server) -> None:
+    for size in (5001, 20_000_000):
+        status, answer = server.request("POST", "/predict", b" " * size)
+        assert (status, answer["error"][:40]) == (413, "the request has more than 5000 bytes: se")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_request(server: Server) -> None:
+    body = json.dumps({"texts": ["a b"], "features": [["N"]]}).encode()
+    assert server.request("POST", "/predict", codecs.BOM_UTF8 + body) == server.request("POST", "/predict", body)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", "/predict", 405), ("GET", "/", 404), ("GET", "/../../etc/passwd", 404), ("GET", "/docs", 404)],
@@ -327,10 +363,16 @@ def test_a_body_of_unstated_length_has_the_same_limit(server: Server) -> None:
 def test_other_paths_and_methods_are_refused(server: Server, method: str, path: str, status: int) -> None:
     found, answer = server.request(method, path)
     assert (found, list(answer)) == (status, ["error"])
+    reason = f"{method} is not for {path}" if status == 405 else "no such path"
+    assert answer["error"] == f"{reason}: POST to /predict, or GET /health, /metrics or /openapi.json"
 
 
 def test_health_and_description(server: Server) -> None:
     assert server.request("GET", "/health") == (200, {"status": "ok"})
+    with urllib.request.urlopen(
+        urllib.request.Request(f"http://127.0.0.1:{server.port}/health", method="HEAD")
+    ) as one:
+        assert (one.status, one.read()) == (200, b"")
     _, description = server.request("GET", "/openapi.json")
     schema = description["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert schema["properties"]["texts"]["maxItems"] == 3
@@ -438,7 +480,7 @@ from copynet_hf import OnnxCopyNet, PlainTokenizer
 from copynet_hf.cli import main
 from copynet_hf.model.prediction import predict
 model, tokenizer = OnnxCopyNet.from_pretrained(sys.argv[1]), PlainTokenizer.from_pretrained(sys.argv[1])
-print(len(predict(model, tokenizer, ["a Kim"])))
+print(len(predict(model, tokenizer, ["a Kim"], features=[["N"]])))
 try:
     copynet_hf.CopyNetForConditionalGeneration
 except ImportError as error:

@@ -365,7 +365,7 @@ SEARCH = """async ([texts, options]) => {
 }"""
 # What is the same in both, and what is nearly so.
 EXACT = {"text": "text", "words": "words", "copied": "copied", "sourcePositions": "source_positions"}
-EXACT |= {"accepted": "accepted", "isCut": "is_cut", "isEmpty": "is_empty"}
+EXACT |= {"accepted": "accepted", "isTruncated": "is_truncated", "isCut": "is_cut", "isEmpty": "is_empty"}
 NEAR = {"score": "score", "confidence": "confidence", "wordScores": "word_scores", "copyShares": "copy_shares"}
 
 
@@ -481,19 +481,35 @@ def test_unknown_options_are_refused_and_a_signal_stops_the_search(tab: Any, exp
             { signal: AbortSignal.abort() },
             { copied_only: "(?i)a" },
             { copied_only: "[\\\\W_]" },
+            { num_beams: NaN },
+            { length_penalty: "x" },
+            { min_new_tokens: 9, max_new_tokens: 8 },
+            { min_confidence: 9 },
+            { features: "V;PST" },
+            { features: ["V"] },
         ];
         for (const options of wrong) {
             await model.predict("a", options).catch((error) => messages.push(error.message));
         }
+        await model.predict(5).catch((error) => messages.push(error.message));
         for (const num_beams of [1, 3]) {
             const [output] = await model.predict("a", { num_beams, max_time: 1e-9, min_new_tokens: 3 });
             messages.push(output.words.length);
         }
         return messages;
     }"""
-    unknown, returned, none, stopped, *patterns, greedy, beams = run_script(tab, script, None)
-    assert "nvalid" in patterns[0]
-    assert patterns[1] == r"\W in brackets is not supported"
+    unknown, returned, none, stopped, *others, greedy, beams = run_script(tab, script, None)
+    assert "nvalid" in others[0]
+    assert others[1:] == [
+        r"\W in brackets is not supported",
+        "num_beams is NaN: use 1 or more.",
+        "length_penalty is x: use a number.",
+        "min_new_tokens is 9, and max_new_tokens 8: use a smaller min_new_tokens.",
+        "min_confidence is 9: use a number between 0 and 1.",
+        "features are given, but the model reads none: leave them out.",
+        "features are given, but the model reads none: leave them out.",
+        "text is 5: pass a string.",
+    ]
     assert (greedy, beams) == (1, 1)
     assert unknown.startswith("numBeams is not supported: use num_beams, ")
     assert returned == "num_return_sequences=2 is more than num_beams=1: use at least as many beams."
@@ -657,6 +673,24 @@ def test_features_are_read_and_the_past_of_a_transformers_decoder_grows(
     for beams in (1, 3):
         page = request.getfixturevalue(fixture)
         check_searches(tab, page, ["a b zebra", "", *HOSTILE[4:7]], {"num_beams": beams})
+
+
+@pytest.mark.slow  # an export
+def test_what_are_no_features_is_refused_as_in_python(tab: Any, with_features: Page) -> None:
+    open_page(tab, with_features)
+    script = """async (all) => {
+        const model = await load();
+        const predict = (features) => model.predict("a", { features }).then(() => "", (error) => error.message);
+        return Promise.all(all.map(predict));
+    }"""
+    assert run_script(tab, script, [None, "V;PST", [5], ["V;PST"], [], ["new"]]) == [
+        "the model reads features, and the text has none: pass features, a list of strings.",
+        'features is "V;PST": pass a list of strings.',
+        "features is [5]: pass a list of strings.",
+        'features has "V;PST": pass ["V","PST"], one string for each feature.',
+        "",
+        "",
+    ]
 
 
 JOINED = ["Anna MillerZ owes 16,258.73", "max_size WexError", "été_ ÉCOLE a-1"]

@@ -36,8 +36,8 @@ def generate(args: GenerateArguments) -> None:
     from ..data.remembered import find_separator
     from ..inference.backends import load_backend
     from ..inference.console import escape_controls, format_json
-    from ..inference.predictor import parse_facts, predict_in_batches, reads_features
-    from ..model.prediction import describe_incomplete
+    from ..inference.predictor import parse_facts, predict_in_batches
+    from ..model.prediction import describe_incomplete, reads_features
     from ..saved.model_size import explain_memory_errors
     from ..visualization.highlighting import highlight_copies
 

@@ -33,7 +33,7 @@ from ..data.features import explain_unusable
 from ..data.files import Row, SkippedRows, data_suffix, resolve_file, show_path, wrong_format
 from ..data.remembered import read_options, recall_delimiter, recall_options
 from ..data.rows import NumberedRow, find_unit
-from ..model.prediction import Prediction, describe_incomplete
+from ..model.prediction import Prediction, describe_incomplete, reads_features
 from ..saved.model_size import explain_memory_errors
 from .part_files import (
     FLAGS,
@@ -49,7 +49,7 @@ from .part_files import (
     write_output,
     write_whole,
 )
-from .predictor import CopyNetPredictor, reads_features, stamp_files
+from .predictor import CopyNetPredictor, stamp_files
 
 logger = logging.getLogger(__name__)
 

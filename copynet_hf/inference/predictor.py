@@ -19,7 +19,7 @@ from ..data.columns import find_column, match_column
 from ..data.features import explain_unusable, read_facts, resemble_facts, split_features
 from ..data.files import warn_once
 from ..data.remembered import find_separator, read_options
-from ..model.prediction import CopyModel, Prediction, predict
+from ..model.prediction import CopyModel, Prediction, check_min_confidence, predict, reads_features
 from ..model.source import Fact
 from .backends import load_backend
 from .extraction import extract_records
@@ -61,7 +61,8 @@ class CopyNetPredictor:
 
     Raises:
         TypeError: an argument is misspelled.
-        ValueError: `output_format`, `prediction_column` or `num_return_sequences` has a value that cannot be used.
+        ValueError: `output_format`, `prediction_column`, `min_confidence` or `num_return_sequences` has a value that
+            cannot be used.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class CopyNetPredictor:
             raise ValueError(f"output_format is {output_format!r}: use {' or '.join(OUTPUT_FORMATS)}")
         if not prediction_column:
             raise ValueError("prediction_column is empty: pass the name of the column of outputs")
+        check_min_confidence(min_confidence)
         _refuse_misspelled(decoding)
         if (decoding.get("num_return_sequences") or 1) != 1:
             raise ValueError("num_return_sequences: there is one output for each text; a pipeline returns several")
@@ -151,6 +153,10 @@ class CopyNetPredictor:
             return self._predict_columns(inputs)
         if isinstance(inputs, str):
             raise ValueError(f"the input is the text {inputs!r:.80}: pass a list of texts")
+        if reads_features(self.load()[0]):
+            raise ValueError(
+                "the model reads features, and the texts have none: pass columns, {'text': …, 'features': …}"
+            )
         return self._predict_texts(_list_values(inputs), "the texts")
 
     def _predict_columns(self, columns: Any) -> MutableMapping[str, Any]:
@@ -296,11 +302,6 @@ def _to_lists(value: Any) -> Any:
     if isinstance(value, np.ndarray | list | tuple):
         return [_to_lists(each) for each in value]
     return value
-
-
-def reads_features(model: CopyModel) -> bool:
-    """Whether the sources of the model's training had features."""
-    return bool(getattr(model.config, "feature_vocab_size", 0))
 
 
 def stamp_files(folder: str) -> list[tuple[str, int, int]]:

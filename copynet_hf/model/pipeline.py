@@ -8,7 +8,7 @@ from typing import Any
 from transformers import Pipeline
 from transformers.utils import logging
 
-from .prediction import Prediction, describe_incomplete, predict
+from .prediction import Prediction, describe_incomplete, predict, reads_features
 from .vocabularies import check_tokenizer
 
 logger = logging.get_logger(__name__)
@@ -85,7 +85,7 @@ class CopyText2TextPipeline(Pipeline):
             meant = f"{name.lower().removesuffix('s')}s"
             if meant in COLUMNS and meant not in row:
                 raise ValueError(f"the input has {name!r}, which is not read; did you mean {meant!r}?")
-        if getattr(self.model.config, "feature_vocab_size", 0) and "features" not in row:
+        if reads_features(self.model) and "features" not in row:
             raise ValueError(f"the model reads features, and the input {row!r:.200} has none: add 'features'")
         inputs: Fields = {"text": row["text"]}
         for name in COLUMNS:
@@ -98,6 +98,8 @@ class CopyText2TextPipeline(Pipeline):
         is_batch = isinstance(inputs["text"], list)
         columns = {name: values if is_batch else [values] for name, values in inputs.items()}
         more: Fields = {name: columns[name] for name in COLUMNS if any(columns[name])}
+        if reads_features(self.model):
+            more["features"] = columns["features"]
         predictions = predict(self.model, self.tokenizer, columns["text"], **more, **options)
         return {"predictions": predictions if is_batch else predictions[0]}
 

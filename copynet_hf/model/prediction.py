@@ -150,21 +150,24 @@ def predict(
 
     Raises:
         TypeError: one text, not a list.
-        ValueError: `min_confidence` is not between 0 and 1, the model's config has a damaged calibration, or the
-            tokenizer reads no facts or features.
+        ValueError: `min_confidence` is not between 0 and 1, `length_penalty` is no number, `min_new_tokens` is above
+            `max_new_tokens`, the model's config has a damaged calibration, the tokenizer reads no facts or no
+            features, or the model reads features and there are none.
     """
     if isinstance(texts, str):
         raise TypeError(f"texts is one text, {texts[:40]!r}: pass a list of texts")
-    if min_confidence is not None and not (isinstance(min_confidence, Real) and 0 <= min_confidence <= 1):
-        raise ValueError(f"min_confidence is {min_confidence!r}: use a number between 0 and 1")
+    check_min_confidence(min_confidence)
     calibration, trace = read_calibration(model.config), trace or min_confidence is not None
     if not texts:
         return []
+    if features is None and reads_features(model):
+        raise ValueError("the model reads features, and the texts have none: pass features, a list for each text")
     if copied_only:
         generation["copied_only"] = find_matching_ids(tokenizer, copied_only)
     saved = generation.get("generation_config") or getattr(model, "generation_config", {})
     settings = dict(saved if isinstance(saved, Mapping) else vars(saved))
     settings |= {name: value for name, value in generation.items() if value is not None}
+    _check_settings(settings)
     columns = {"facts": facts, "features": features}
     given = {name: column for name, column in columns.items() if column is not None}
     with _inference_mode(model) as tensors:
@@ -187,6 +190,24 @@ def predict(
         if not return_copy_probs:
             prediction.copy_probs = None
     return predictions
+
+
+def check_min_confidence(value: object) -> None:
+    if value is not None and not (isinstance(value, Real) and 0 <= value <= 1):  # type: ignore[operator]
+        raise ValueError(f"min_confidence is {value!r}: use a number between 0 and 1")
+
+
+def _check_settings(settings: Options) -> None:
+    penalty, least, most = map(settings.get, ("length_penalty", "min_new_tokens", "max_new_tokens"))
+    if not isinstance(penalty, Real | None):
+        raise ValueError(f"length_penalty is {penalty!r}: use a number")
+    if least is not None and most is not None and least > most:
+        raise ValueError(f"min_new_tokens is {least}, and max_new_tokens {most}: use a smaller min_new_tokens")
+
+
+def reads_features(model: CopyModel) -> bool:
+    """Whether the sources of the model's training had features."""
+    return bool(getattr(model.config, "feature_vocab_size", 0))
 
 
 def _encode(

@@ -266,7 +266,8 @@ class ExtendedVocabulary:
         check_length("max_length", max_length)
         if features is not None and not self.feature_vocab:
             raise ValueError(
-                "features are given, but the tokenizer has none: train it with features=, or leave them out"
+                "features are given, but the tokenizer has none: train it with features (--features_column), or leave "
+                "them out"
             )
         for name, column in (("facts", facts), ("features", features)):
             if column is not None and len(column) != len(texts):

@@ -170,10 +170,14 @@ def find_feature_ids(features: Sequence[str] | None, name: str, vocab: Mapping[s
     """The ids of features, each once.
 
     Raises:
-        ValueError: they are no list of strings.
+        ValueError: they are no list of strings, or one of them is several that the vocabulary has.
     """
     if isinstance(features, str) or not all(isinstance(feature, str) for feature in features or ()):
         raise ValueError(f"{name} is {features!r:.100}: pass a list of strings")
+    for feature in features or ():
+        parts = re.split(r"[;,|\s]+", feature)
+        if feature not in vocab and len(parts) > 1 and all(part in vocab for part in parts):
+            raise ValueError(f"{name} has {feature!r}: pass {parts}, one string for each feature")
     return [vocab.get(feature, UNKNOWN_FEATURE) for feature in dict.fromkeys(features or ())]
 
 

@@ -23,7 +23,7 @@ Options = Mapping[str, Any]
 
 
 class RequestRow(TypedDict, total=False):
-    """Arguments of `encode_source`, the last two None where there are none."""
+    """Arguments of `encode_source`, the last two missing where the request has none, None where the text has none."""
 
     text: Required[str]
     facts: Sequence[Fact] | None

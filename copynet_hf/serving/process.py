@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..inference.onnx_search import OnnxCopyNet
-from ..model.prediction import CopyModel, Prediction, predict
+from ..model.prediction import CopyModel, Prediction, predict, reads_features
 from ..model.vocabularies import check_tokenizer
 from ..saved.checks import read_export_config, suggest_folder
 from .batching import Options, Predict, RequestRow
@@ -67,7 +67,7 @@ def load_predict(
     ) -> list[list[Prediction]]:
         return predict_requests(make_stoppable(model, check), tokenizer, rows, **{**fixed, **options})
 
-    predict_batch([{"text": "a"}], {"max_new_tokens": 1}, lambda: None)
+    predict_batch([{"text": "a", "features": None}], {"min_new_tokens": 0, "max_new_tokens": 1}, lambda: None)
     search = model.search_options({})
     return predict_batch, {"num_beams": search.num_beams, "max_new_tokens": search.max_new_tokens}
 
@@ -75,10 +75,13 @@ def load_predict(
 def predict_requests(
     model: CopyModel, tokenizer: Any, rows: Sequence[RequestRow], **options: Any
 ) -> list[list[Prediction]]:
-    """`predict` for the rows of a batch, of which some may have facts or features."""
+    """`predict` for the rows of a batch, of which some may have facts or features. If the model reads features, and a
+    row comes from a request without them, `predict` refuses the batch."""
     texts = [row["text"] for row in rows]
     columns = {"facts": [row.get("facts") for row in rows], "features": [row.get("features") for row in rows]}
     given: dict[str, Any] = {name: column for name, column in columns.items() if column != [None] * len(rows)}
+    if reads_features(model):
+        given["features"] = columns["features"] if all("features" in row for row in rows) else None
     return predict(model, tokenizer, texts, **given, **options)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import logging
 import re
@@ -30,7 +31,8 @@ T = TypeVar("T")
 
 REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 BATCH_TEXTS = (1, 2, 4, 8, 16, 32, 64, 128)
-UNKNOWN_PATH = "no such path: POST to /predict, or GET /health, /metrics or /openapi.json"
+PATHS = "POST to /predict, or GET /health, /metrics or /openapi.json"
+MAX_DISCARDED = 2**25  # bytes of a request that is too large
 CLOSED_BY_CLIENT = 499  # nginx's status for a client that has gone; it appears in the metrics only
 
 
@@ -164,6 +166,7 @@ def build_app(predict: Predict, saved_options: Options, limits: Limits, max_requ
         return response
 
     @app.get("/health")
+    @app.head("/health", include_in_schema=False)
     async def get_health() -> dict[str, str]:
         """That the server accepts requests."""
         return {"status": "ok"}
@@ -175,7 +178,8 @@ def build_app(predict: Predict, saved_options: Options, limits: Limits, max_requ
 
     @app.exception_handler(HTTPException)
     async def explain(request: Request, error: HTTPException) -> Response:
-        response = _error(error.status_code, UNKNOWN_PATH if error.status_code == 404 else error.detail)
+        wrong = {404: "no such path", 405: f"{request.method} is not for {request.url.path}"}.get(error.status_code)
+        response = _error(error.status_code, f"{wrong}: {PATHS}" if wrong else error.detail)
         response.headers.update(error.headers or {})
         return response
 
@@ -202,16 +206,21 @@ async def _while_connected(request: Request, task: Coroutine[object, None, T]) -
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
-    """The body of a request; raises HTTPException if it has more bytes than the limit."""
+    """The body of a request, without a byte order mark; raises HTTPException if it has more bytes than the limit, but
+    reads up to `MAX_DISCARDED` more first, as a client that is still sending may not read the answer."""
     too_large = HTTPException(413, f"the request has more than {limit} bytes: send fewer texts at a time")
-    if int(request.headers.get("content-length", 0)) > limit:
+    if int(request.headers.get("content-length", 0)) > limit + MAX_DISCARDED:
         raise too_large
-    body = bytearray()
+    body, size = bytearray(), 0
     async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
+        size += len(chunk)
+        if size > limit + MAX_DISCARDED:
             raise too_large
-    return bytes(body)
+        if size <= limit:
+            body += chunk
+    if size > limit:
+        raise too_large
+    return bytes(body.removeprefix(codecs.BOM_UTF8))
 
 
 def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[list[RequestRow], Options]:
@@ -225,7 +234,9 @@ def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[
     texts: list[str] = fields.pop("texts")
     columns: dict[str, Sequence[object]] = {"text": texts}
     for name in ("facts", "features"):
-        columns[name] = fields.pop(name, [None] * len(texts))
+        if name not in fields:
+            continue
+        columns[name] = fields.pop(name)
         if len(columns[name]) != len(texts):
             raise HTTPException(422, f"{name} has {len(columns[name])} rows, texts {len(texts)}: they must match")
     rows = zip(*columns.values(), strict=True)

@@ -43,6 +43,7 @@ const MAX_BLOCKED_MS = 50; // the longest time for which a search keeps the page
  * @property {[number, number, number, number][]} copiedSpans what was copied: start in the output, its end, start in
  *     the source, its end. Spans are in the units of JavaScript's strings (UTF-16), not in characters as in Python
  * @property {Float32Array[]} copyProbs (T, S) probability of copying from each position at each step
+ * @property {boolean} isTruncated whether the model read only a part of the text
  * @property {boolean} isCut whether the output ended without an end symbol, as at max_new_tokens
  * @property {boolean} isEmpty whether the source has no words; the output is empty, too
  * @property {import("./tokenizer.js").Source} source
@@ -118,11 +119,20 @@ export class CopyNet {
    * Encodes the text, generates, and traces each output word to the source.
    *
    * @param {string} text
-   * @param {object} options by default those of the saved generation config
+   * @param {object} options by default those of the saved generation config; `features`, a list of strings, for a model
+   *     that reads features
    * @returns {Promise<Prediction[]>} `num_return_sequences` outputs, best first; empty ones if the text has no words
    */
   async predict(text, options = {}) {
-    const source = this.tokenizer.encode(text, options.features);
+    if (typeof text !== "string") throw new TypeError(`text is ${JSON.stringify(text)}: pass a string.`);
+    const features = options.features ?? null;
+    if (features === null && this.readsFeatures) {
+      throw new TypeError("the model reads features, and the text has none: pass features, a list of strings.");
+    }
+    if (features?.length && !this.readsFeatures) {
+      throw new TypeError("features are given, but the model reads none: leave them out.");
+    }
+    const source = this.tokenizer.encode(text, features ?? []);
     const isEmpty = this.tokenizer.isBlank(source);
     const sequences = await this.generate(source, options);
     const trace = await this.traceCopies(sequences, source, options);
@@ -163,6 +173,7 @@ export class CopyNet {
         sourceSpans,
         copiedSpans: mergeSpans(words, sourceSpans, source.text),
         copyProbs: kept.map(({ step }) => trace.copyProbs[row][step]),
+        isTruncated: source.isTruncated,
         isCut,
         isEmpty,
         source,
@@ -238,7 +249,17 @@ export class CopyNet {
     const ends = options.eos_token_id === null ? { eos_token_id: null } : {};
     const search = { ...this.generationConfig, ...withoutNulls(options), ...ends };
     for (const name of ["num_beams", "num_return_sequences", "max_new_tokens"]) {
-      if (search[name] < 1) throw new RangeError(`${name} is ${search[name]}: use 1 or more.`);
+      if (!(Number.isInteger(search[name]) && search[name] >= 1)) {
+        throw new RangeError(`${name} is ${search[name]}: use 1 or more.`);
+      }
+    }
+    const { length_penalty: penalty, min_new_tokens: least, max_new_tokens: most, min_confidence: threshold } = search;
+    if (!Number.isFinite(penalty)) throw new RangeError(`length_penalty is ${penalty}: use a number.`);
+    if (!(Number.isInteger(least) && least <= most)) {
+      throw new RangeError(`min_new_tokens is ${least}, and max_new_tokens ${most}: use a smaller min_new_tokens.`);
+    }
+    if (threshold !== undefined && !(threshold >= 0 && threshold <= 1)) {
+      throw new RangeError(`min_confidence is ${threshold}: use a number between 0 and 1.`);
     }
     if (search.num_return_sequences > search.num_beams) {
       throw new RangeError(

@@ -80,7 +80,7 @@ async function generate(model) {
   const button = find("generate");
   if (button.disabled) return;
   if (!text.trim()) {
-    report("The text is empty: type one and press Generate.", true);
+    fail("The text is empty: type one and press Generate.");
     return;
   }
   button.disabled = true;
@@ -95,26 +95,33 @@ async function generate(model) {
       forbid_unk: find("forbid-unk").checked,
       ...(model.readsFacts ? { facts } : {}),
       ...(model.copiedOnly === null ? { copied_only: find("copied-only").value } : {}),
-      features: find("features").value.split(model.featuresSeparator).map(trim).filter(Boolean),
+      ...(model.readsFeatures ? { features: parseFeatures(model) } : {}),
       signal: AbortSignal.timeout(MAX_SECONDS * 1000),
     });
     const milliseconds = Math.round(performance.now() - started);
     show(model, output);
-    const { isTruncated, spacedWords } = output.source;
-    const truncated = isTruncated ? " The model read only a part of the text." : "";
+    const truncated = output.isTruncated ? " The model read only a part of the text." : "";
     const cut = output.isCut ? " The output ended before it was complete." : "";
     const confidence = output.confidence === null ? "" : ` with confidence ${output.confidence.toFixed(2)}`;
     report(`Generated in ${milliseconds} ms${confidence}.${truncated}${cut}`);
   } catch (error) {
     const isTimeout = error instanceof DOMException && error.name === "TimeoutError";
     const { message } = error;
-    report(isTimeout ? `The search took more than ${MAX_SECONDS} seconds: use a shorter text.` : message, true);
+    fail(isTimeout ? `The search took more than ${MAX_SECONDS} seconds: use a shorter text.` : message);
   } finally {
     button.disabled = false;
   }
 }
 
+/** Says why there is no output, and hides that of an earlier text. */
+function fail(message) {
+  report(message, true);
+  find("result").hidden = true;
+}
+
 const trim = (text) => text.trim();
+
+const parseFeatures = (model) => find("features").value.split(model.featuresSeparator).map(trim).filter(Boolean);
 
 /** Triples from lines of the form "subject | property | object"; empty lines are skipped. */
 function parseFacts(lines) {

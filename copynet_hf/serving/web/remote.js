@@ -29,6 +29,7 @@ export class RemoteCopyNet {
       text: output.text,
       score: output.score,
       confidence: output.confidence,
+      isTruncated: output.is_truncated,
       isCut: output.is_cut,
       words: output.words,
       wordScores: output.word_scores,
@@ -39,7 +40,6 @@ export class RemoteCopyNet {
       source: {
         spacedWords: output.spaced_source,
         oov: output.source_oov,
-        isTruncated: output.is_truncated,
       },
     }));
   }

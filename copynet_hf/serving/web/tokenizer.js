@@ -353,11 +353,25 @@ export class Tokenizer {
       return id ?? slots.get(word);
     });
     const oovWords = [...slots.keys()].slice(0, this.maxSourceOov);
-    const featureIds = [...new Set(features)].map((feature) => this.featureIds.get(feature) ?? this.unknownFeatureId);
+    const featureIds = this.findFeatureIds(features);
     const oov = ids.map((id) => id >= first);
     const letterIds = this.letterIds.size ? oovWords.flatMap((word) => this.findLetterIds(word)) : [];
     const spacedWords = this.addSpaces(words);
     return { text, words, spans, spacedWords, oov, ids, oovWords, featureIds, letterIds, isTruncated };
+  }
+
+  /** The ids of features, each once. */
+  findFeatureIds(features) {
+    if (!Array.isArray(features) || !features.every((feature) => typeof feature === "string")) {
+      throw new TypeError(`features is ${JSON.stringify(features)}: pass a list of strings.`);
+    }
+    for (const feature of features) {
+      const parts = feature.split(/[;,|\s]+/u);
+      if (!this.featureIds.has(feature) && parts.length > 1 && parts.every((part) => this.featureIds.has(part))) {
+        throw new TypeError(`features has "${feature}": pass ${JSON.stringify(parts)}, one string for each feature.`);
+      }
+    }
+    return [...new Set(features)].map((feature) => this.featureIds.get(feature) ?? this.unknownFeatureId);
   }
 
   /**

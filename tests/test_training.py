@@ -590,6 +590,27 @@ def test_words_that_are_respelled_are_spelled() -> None:
     assert guess(lambda words: [*draw_words(draw, 1), *words[1:]]) == "word_punct"
 
 
+@pytest.mark.parametrize(
+    ("num_new", "num_copied", "segmenter"),
+    [(0, 3, "char"), (2, 3, "char"), (4, 2, "word_punct"), (2, 9, "word_punct")],
+)
+def test_a_third_of_the_new_words_is_respelled_between_close_languages(
+    num_new: int, num_copied: int, segmenter: str
+) -> None:
+    """In short texts; in longer ones, as the last ones, it has to be half of them."""
+    draw = random.Random(0)
+    pairs = []
+    for _ in range(200):
+        first, *others = draw_words(draw, 1 + num_new + num_copied)
+        target = [
+            first[: len(first) // 2] + "é" + first[len(first) // 2 + 1 :],
+            *draw_words(draw, num_new),
+            *others[num_new:],
+        ]
+        pairs.append({"text": " ".join([first, *others]), "summary": " ".join(target)})
+    assert guess_segmenter(pairs) == segmenter
+
+
 CYRILLIC = str.maketrans("abvgdeziklmnoprstufx", "абвгдезиклмнопрстуфх")
 GREEK = str.maketrans("abgdeziklmnoprstuf", "άβγδέζίκλμνόπρστυφ")
 HINDI = str.maketrans("bgdklmnprstaeiou", "बगदकलमनपरसताेिोु")  # vowels are marks

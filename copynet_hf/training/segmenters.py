@@ -31,6 +31,10 @@ MIN_WORD_FREQUENCY, MIN_WORD_FREQUENCY_OF_FEW, FEW_PAIRS = 5, 3, 500
 # its source misspells (0.4 in scans); and the characters that a source may then have on average: at 300, an update of
 # letters takes four times as long as one of words.
 RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
+# The share of the words to be respelled that have to be much like a word of their source; by chance, 0.02 to 0.1 of
+# them are. Where sources have at most so many characters on average, fewer are enough: 0.27 to 0.45 between close
+# languages, 0.15 in descriptions of functions. At 110, an update of letters takes three times as long as one of words.
+ALIKE_SHARE, ALIKE_SHARE_OF_SHORT, MAX_SHORT = 0.5, 0.25, 64
 # Words of two scripts sound alike if more than this share of the shorter one's letters, by their Unicode names, is in
 # the other in the same order.
 MIN_SAME_LETTERS = 0.75
@@ -350,9 +354,8 @@ def _are_rare_words_respelled(pairs: Sequence[Row], hard: Hard, reach: Reach, nu
     """Whether targets write words of their sources in another way, as in transliteration or the correction of typos: a
     model of words would have to spell them from nothing.
 
-    Such a word is neither in the vocabulary nor made of words in its source. Most of them have to be much like a word
-    there, or most words of the targets have to be such words. Of rare words in other texts, a tenth is like another
-    by chance.
+    Such a word is neither in the vocabulary nor made of words in its source. Many of them have to be much like a word
+    there, or most words of the targets have to be such words.
 
     Args:
         hard: (word, words of its source), the words of targets that are such.
@@ -365,7 +368,8 @@ def _are_rare_words_respelled(pairs: Sequence[Row], hard: Hard, reach: Reach, nu
     sources = [source for word, source in hard if _resembles_any(word, [*source, _join_numbers(source)])]
     num_respelled = len({*map(id, sources)})  # targets: `measure_reach` has one list of words for each pair
     are_many = len(sources) > RESPELLED_SHARE * reach.num_words or num_respelled > RESPELLED_TARGETS * num_targets
-    return are_many and 2 * len(sources) > len(hard)
+    are_short = sum(len(pair["text"]) for pair in pairs) <= MAX_SHORT * len(pairs)
+    return are_many and len(sources) > (ALIKE_SHARE_OF_SHORT if are_short else ALIKE_SHARE) * len(hard)
 
 
 def _are_known_words_respelled(words: Sequence[_Words], min_frequency: int) -> bool:

@@ -190,6 +190,7 @@ def test_features_are_read_from_their_column_as_lists_or_strings(tmp_path: Path)
         predict({"text": texts})
     with pytest.raises(ValueError, match=r"the model reads features, and the texts have none: pass columns, {'text'"):
         predict(texts)
+    assert predict([]) == []
     with pytest.raises(ValueError, match=r"row 2: 'tags' is of type list, neither a string nor a list of strings"):
         predict({"text": texts, "tags": ["V", "V", [3]]})
 

@@ -57,7 +57,7 @@ def test_unknown_characters_are_not_advised_to_be_letters() -> None:
     tokenizer = CopyNetTokenizer.train_from_iterator(["索引"], 500, "char")
     assert describe_words(Dataset.from_list([{"text": "索引", "summary": "學學"}]), tokenizer) == (
         "of 2 words of the targets, 100.0 % unknown; spelled, at least in part, or unknown are '學': more pairs with "
-        "such characters make them known"
+        "such characters, a larger --vocab_size or a lower --min_frequency make them known"
     )
 
 

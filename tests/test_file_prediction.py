@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers import refused, save_tiny_model, write_table
+from helpers import refused, save_tiny_model, tiny_tokenizer, write_table
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from copynet_hf import CopyNetTokenizer, load_pairs
@@ -487,6 +487,19 @@ def test_facts_are_read_from_the_column_that_is_named_which_has_to_be_there(
     assert len(first["prediction_copy_shares"]) == len(first["prediction_words"])
     with pytest.raises(ValueError, match="no column 'fatcs'"):
         CopyNetPredictor(model, facts_column="fatcs")({"text": ["a b"], "facts": [[["a", "X", "b"]]]})
+
+
+def test_features_are_read_from_their_column_and_unknown_ones_have_no_effect(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer(feature_vocab=["V", "PST"])
+    fields = {"feature_vocab_size": tokenizer.feature_vocab_size, "seed": 2}
+    folder = save_tiny_model(tmp_path / "model", search={"min_new_tokens": 4}, **fields)
+    tokenizer.save_pretrained(folder)
+    tags = ["V;PST", "", "V PST", "V"]
+    source = write_table(tmp_path / "in.csv", [{"text": "a b X", "tags": each} for each in tags])
+    assert main(command(folder, source, tmp_path / "out.csv", "--features_column=tags", "--with_origins")) == 0
+    both, none, unknown, one = (float(row["prediction_score"]) for row in read_rows(tmp_path / "out.csv"))
+    assert unknown == pytest.approx(none, rel=1e-4)
+    assert all(abs(known / none - 1) > 1e-2 for known in (both, one))
 
 
 def test_a_predictor_replaces_no_column_and_needs_a_name(model: Path) -> None:

@@ -187,6 +187,14 @@ def test_settings_that_no_search_can_meet_are_refused(settings: dict[str, Any], 
         make()("a", **settings)
 
 
+def test_a_maximum_length_of_the_call_replaces_a_saved_one() -> None:
+    model = tiny_model()
+    model.generation_config.update(max_new_tokens=4, min_new_tokens=6)
+    found = predict(model, tiny_tokenizer(), ["a b"], max_length=9, min_new_tokens=7)
+    assert len(found[0][0].words) >= 7
+    assert len(predict(model, tiny_tokenizer(), ["a b"])[0][0].words) == 4  # saved settings are the model's
+
+
 def test_features_as_one_string_are_refused() -> None:
     with pytest.raises(ValueError, match="features"):
         make()({"text": "a", "features": "V;PST"})

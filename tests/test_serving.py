@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -304,7 +303,7 @@ def test_the_command_says_how_to_install_transformers(splitting: Path) -> None:
             422,
             "the model reads features, and the texts have none: pass features, a list for each text",
         ),
-        ({"texts": ["a"], "features": [["N;PST"]]}, 422, "features[0] has 'N;PST': pass ['N', 'PST'], one string for"),
+        ({"texts": ["a"], "features": [["N;PST"]]}, 422, "features[0] has 'N;PST': pass one string for each fea"),
         ({"texts": ["a"], "features": None}, 422, "the model reads features, and the texts have none"),
         (
             {"texts": ["a"], "features": [[]], "min_new_tokens": 6},
@@ -351,6 +350,15 @@ def test_a_client_that_sends_too_much_reads_the_reason(server: Server) -> None:
         assert (status, answer["error"][:40]) == (413, "the request has more than 5000 bytes: se")
 
 
+def test_a_client_that_asks_for_leave_to_send_too_much_sends_nothing(server: Server) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.putrequest("POST", "/predict")
+    for name, value in (("Content-Length", "20000000"), ("Expect", "100-continue")):
+        connection.putheader(name, value)
+    connection.endheaders()
+    assert connection.getresponse().status == 413
+
+
 def test_a_byte_order_mark_is_no_part_of_the_request(server: Server) -> None:
     body = json.dumps({"texts": ["a b"], "features": [["N"]]}).encode()
     assert server.request("POST", "/predict", codecs.BOM_UTF8 + body) == server.request("POST", "/predict", body)
@@ -369,10 +377,13 @@ def test_other_paths_and_methods_are_refused(server: Server, method: str, path: 
 
 def test_health_and_description(server: Server) -> None:
     assert server.request("GET", "/health") == (200, {"status": "ok"})
-    with urllib.request.urlopen(
-        urllib.request.Request(f"http://127.0.0.1:{server.port}/health", method="HEAD")
-    ) as one:
-        assert (one.status, one.read()) == (200, b"")
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("HEAD", "/health")
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("content-length"), answer.read()) == (200, "15", b"")
+    connection.request("PUT", "/health")
+    assert connection.getresponse().getheader("allow") == "GET"
+    connection.close()
     _, description = server.request("GET", "/openapi.json")
     schema = description["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert schema["properties"]["texts"]["maxItems"] == 3

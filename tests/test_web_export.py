@@ -484,7 +484,9 @@ def test_unknown_options_are_refused_and_a_signal_stops_the_search(tab: Any, exp
             { num_beams: NaN },
             { length_penalty: "x" },
             { min_new_tokens: 9, max_new_tokens: 8 },
+            { min_new_tokens: "x" },
             { min_confidence: 9 },
+            { min_confidence: "0.5" },
             { features: "V;PST" },
             { features: ["V"] },
         ];
@@ -502,10 +504,12 @@ def test_unknown_options_are_refused_and_a_signal_stops_the_search(tab: Any, exp
     assert "nvalid" in others[0]
     assert others[1:] == [
         r"\W in brackets is not supported",
-        "num_beams is NaN: use 1 or more.",
+        "num_beams is NaN: use a whole number, 1 or more.",
         "length_penalty is x: use a number.",
         "min_new_tokens is 9, and max_new_tokens 8: use a smaller min_new_tokens.",
+        "min_new_tokens is x: use a whole number, 0 or more.",
         "min_confidence is 9: use a number between 0 and 1.",
+        "min_confidence is 0.5: use a number between 0 and 1.",
         "features are given, but the model reads none: leave them out.",
         "features are given, but the model reads none: leave them out.",
         "text is 5: pass a string.",
@@ -513,7 +517,7 @@ def test_unknown_options_are_refused_and_a_signal_stops_the_search(tab: Any, exp
     assert (greedy, beams) == (1, 1)
     assert unknown.startswith("numBeams is not supported: use num_beams, ")
     assert returned == "num_return_sequences=2 is more than num_beams=1: use at least as many beams."
-    assert none == "num_beams is 0: use 1 or more."
+    assert none == "num_beams is 0: use a whole number, 1 or more."
     assert "aborted" in stopped
 
 
@@ -556,6 +560,16 @@ def ask(tab: Any, text: str) -> list[str]:
     tab.get_by_role("button", name="Generate").click()
     tab.get_by_text("Generated in ").wait_for()
     return tab.locator("#output span").all_inner_texts()
+
+
+def test_an_output_of_an_earlier_text_does_not_stay_beside_an_error(tab: Any, exported: Page) -> None:
+    open_page(tab, exported)
+    ask(tab, "a b")
+    assert tab.locator("#result").is_visible()
+    tab.get_by_label("Text").fill(" ")
+    tab.get_by_role("button", name="Generate").click()
+    tab.get_by_text("The text is empty").wait_for()
+    assert tab.locator("#result").is_hidden()
 
 
 def test_a_copied_word_highlights_its_source_position(tab: Any, exported: Page) -> None:
@@ -687,7 +701,7 @@ def test_what_are_no_features_is_refused_as_in_python(tab: Any, with_features: P
         "the model reads features, and the text has none: pass features, a list of strings.",
         'features is "V;PST": pass a list of strings.',
         "features is [5]: pass a list of strings.",
-        'features has "V;PST": pass ["V","PST"], one string for each feature.',
+        'features has "V;PST": pass one string for each feature, ["V","PST"].',
         "",
         "",
     ]

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from .features import SEPARATOR, read_facts, resemble_facts
+from ..model.vocabularies import FEATURE_SEPARATOR
+from .features import read_facts, resemble_facts
 from .files import Row
 from .parquet import is_string
 
@@ -41,7 +42,7 @@ class ColumnChoice(NamedTuple):
     text: str | None = None
     summary: str | None = None
     features: str | None = None
-    separator: str = SEPARATOR
+    separator: str = FEATURE_SEPARATOR
 
 
 class Columns:

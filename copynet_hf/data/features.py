@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-SEPARATOR = ";"
-
 
 def split_features(value: str | Iterable[str] | None, separator: str) -> list[str]:
     """The features in a cell, without spaces around them; a missing value has none."""

@@ -19,8 +19,9 @@ from datasets.data_files import DataFilesDict, DataFilesList
 from datasets.exceptions import DatasetGenerationError
 from datasets.info import SupervisedKeysData
 
+from ..model.vocabularies import FEATURE_SEPARATOR
 from .columns import UNREAD_FACTS, ColumnChoice, Columns, choose_columns, choose_new_names
-from .features import SEPARATOR, explain_unusable, read_facts, split_features
+from .features import explain_unusable, read_facts, split_features
 from .fields import format_record
 from .files import (
     MANY_SKIPPED,
@@ -59,7 +60,7 @@ def load_pairs(
     summary_column: str | None = None,
     *,
     features_column: str | None = None,
-    features_separator: str = SEPARATOR,
+    features_separator: str = FEATURE_SEPARATOR,
     column_names: Sequence[str] | None = None,
     delimiter: str | None = None,
     streaming: bool = False,

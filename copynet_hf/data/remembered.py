@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..arguments import Values
+from ..model.vocabularies import FEATURE_SEPARATOR
 from .columns import match_column
-from .features import SEPARATOR
 from .files import FilePath, data_suffix, open_text, resolve_file, show_path
 from .rows import DELIMITERS, SUFFIXES, TABLE_SUFFIXES, find_delimiter, number_rows
 
@@ -52,7 +52,7 @@ def read_options(tokenizer: object) -> dict[str, str]:
 
 def find_separator(tokenizer: object, given: str | None) -> str:
     """What separates features: as given, else as in the training."""
-    return read_options(tokenizer).get("features_separator", SEPARATOR) if given is None else given
+    return read_options(tokenizer).get("features_separator", FEATURE_SEPARATOR) if given is None else given
 
 
 def recall_options(tokenizer: object, given: Values, columns: Collection[str] | None = None) -> dict[str, Any]:

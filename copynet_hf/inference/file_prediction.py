@@ -198,7 +198,7 @@ def _predict_missing(
 ) -> None:
     """Writes the parts that an earlier run has not written."""
     with explain_memory_errors():
-        predictor(["a"])  # errors of the settings, which would look like those of each row
+        predictor.try_settings()  # their errors would look like those of each row
     missing = [not part.exists() for part in parts]
     done = sum(size for size, is_missing in zip(sizes, missing, strict=True) if not is_missing)
     tasks = ((each.rows, part) for each, part, is_missing in zip(windows, parts, missing, strict=True) if is_missing)

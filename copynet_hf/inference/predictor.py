@@ -153,11 +153,16 @@ class CopyNetPredictor:
             return self._predict_columns(inputs)
         if isinstance(inputs, str):
             raise ValueError(f"the input is the text {inputs!r:.80}: pass a list of texts")
-        if reads_features(self.load()[0]):
-            raise ValueError(
-                "the model reads features, and the texts have none: pass columns, {'text': …, 'features': …}"
-            )
-        return self._predict_texts(_list_values(inputs), "the texts")
+        texts = _list_values(inputs)
+        if texts and reads_features(self.load()[0]):
+            reason = "the model reads features, and the texts have none"
+            raise ValueError(f"{reason}: pass columns, {{'text': …, 'features': …}}")
+        return self._predict_texts(texts, "the texts")
+
+    def try_settings(self) -> None:
+        """Predicts a text of one word; raises what the model or the settings do."""
+        more: dict[str, Any] = {"features": [[]]} if reads_features(self.load()[0]) else {}
+        self._predict_texts(["a"], "the texts", **more)
 
     def _predict_columns(self, columns: Any) -> MutableMapping[str, Any]:
         if not isinstance(columns, Mapping) and not hasattr(columns, "iloc"):

@@ -5,6 +5,7 @@ With an ONNX model and a tokenizer that returns NumPy arrays, neither torch nor 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -150,8 +151,8 @@ def predict(
 
     Raises:
         TypeError: one text, not a list.
-        ValueError: `min_confidence` is not between 0 and 1, `length_penalty` is no number, `min_new_tokens` is above
-            `max_new_tokens`, the model's config has a damaged calibration, the tokenizer reads no facts or no
+        ValueError: `min_confidence` is not between 0 and 1, `length_penalty` is no number, a given `min_new_tokens` is
+            above `max_new_tokens`, the model's config has a damaged calibration, the tokenizer reads no facts or no
             features, or the model reads features and there are none.
     """
     if isinstance(texts, str):
@@ -167,7 +168,7 @@ def predict(
     saved = generation.get("generation_config") or getattr(model, "generation_config", {})
     settings = dict(saved if isinstance(saved, Mapping) else vars(saved))
     settings |= {name: value for name, value in generation.items() if value is not None}
-    _check_settings(settings)
+    _check_search(generation, settings)
     columns = {"facts": facts, "features": features}
     given = {name: column for name, column in columns.items() if column is not None}
     with _inference_mode(model) as tensors:
@@ -197,11 +198,14 @@ def check_min_confidence(value: object) -> None:
         raise ValueError(f"min_confidence is {value!r}: use a number between 0 and 1")
 
 
-def _check_settings(settings: Options) -> None:
-    penalty, least, most = map(settings.get, ("length_penalty", "min_new_tokens", "max_new_tokens"))
-    if not isinstance(penalty, Real | None):
+def _check_search(given: Options, settings: Options) -> None:
+    """Raises ValueError for a length penalty that is no number, or a minimum length of the call that no output can
+    have; `settings` are those of the call, completed by the saved ones."""
+    penalty, least = settings.get("length_penalty"), given.get("min_new_tokens")
+    if penalty is not None and not (hasattr(penalty, "__float__") and math.isfinite(penalty)):
         raise ValueError(f"length_penalty is {penalty!r}: use a number")
-    if least is not None and most is not None and least > most:
+    most = settings.get("max_new_tokens") if given.get("max_length") is None else None
+    if isinstance(least, int) and isinstance(most, int) and least > most:
         raise ValueError(f"min_new_tokens is {least}, and max_new_tokens {most}: use a smaller min_new_tokens")
 
 

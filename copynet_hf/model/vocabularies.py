@@ -19,6 +19,7 @@ from unicodedata import category
 Text = str | Sequence[str]
 """A text, or the words of one."""
 
+FEATURE_SEPARATOR = ";"  # in one string, as in the files of the SIGMORPHON shared tasks
 NO_FEATURE, UNKNOWN_FEATURE = 0, 1  # the former is padding
 NUM_SPECIAL_FEATURES = 2  # the ids of the features follow
 BOUNDARY, UNKNOWN_LETTER = 0, 1
@@ -175,9 +176,9 @@ def find_feature_ids(features: Sequence[str] | None, name: str, vocab: Mapping[s
     if isinstance(features, str) or not all(isinstance(feature, str) for feature in features or ()):
         raise ValueError(f"{name} is {features!r:.100}: pass a list of strings")
     for feature in features or ():
-        parts = re.split(r"[;,|\s]+", feature)
-        if feature not in vocab and len(parts) > 1 and all(part in vocab for part in parts):
-            raise ValueError(f"{name} has {feature!r}: pass {parts}, one string for each feature")
+        parts = [part.strip() for part in feature.split(FEATURE_SEPARATOR) if part.strip()]
+        if FEATURE_SEPARATOR in feature and parts and feature not in vocab and all(part in vocab for part in parts):
+            raise ValueError(f"{name} has {feature!r}: pass one string for each feature, {parts}")
     return [vocab.get(feature, UNKNOWN_FEATURE) for feature in dict.fromkeys(features or ())]
 
 

@@ -8,8 +8,8 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from inspect import getdoc
 from typing import Annotated, Any, TypeVar, cast, get_type_hints
@@ -32,7 +32,7 @@ T = TypeVar("T")
 REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 BATCH_TEXTS = (1, 2, 4, 8, 16, 32, 64, 128)
 PATHS = "POST to /predict, or GET /health, /metrics or /openapi.json"
-MAX_DISCARDED = 2**25  # bytes of a request that is too large
+MAX_DISCARDED, DISCARD_SECONDS = 2**25, 5  # bytes of a request that is too large
 CLOSED_BY_CLIENT = 499  # nginx's status for a client that has gone; it appears in the metrics only
 
 
@@ -165,8 +165,8 @@ def build_app(predict: Predict, saved_options: Options, limits: Limits, max_requ
         measurements.record_request(response.status_code, time.monotonic() - start)
         return response
 
-    @app.get("/health")
     @app.head("/health", include_in_schema=False)
+    @app.get("/health")
     async def get_health() -> dict[str, str]:
         """That the server accepts requests."""
         return {"status": "ok"}
@@ -206,21 +206,28 @@ async def _while_connected(request: Request, task: Coroutine[object, None, T]) -
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
-    """The body of a request, without a byte order mark; raises HTTPException if it has more bytes than the limit, but
-    reads up to `MAX_DISCARDED` more first, as a client that is still sending may not read the answer."""
-    too_large = HTTPException(413, f"the request has more than {limit} bytes: send fewer texts at a time")
-    if int(request.headers.get("content-length", 0)) > limit + MAX_DISCARDED:
-        raise too_large
-    body, size = bytearray(), 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit + MAX_DISCARDED:
-            raise too_large
-        if size <= limit:
-            body += chunk
-    if size > limit:
-        raise too_large
+    """The body of a request, without a byte order mark; raises HTTPException if it has more bytes than the limit."""
+    chunks, body = request.stream(), bytearray()
+    is_large = int(request.headers.get("content-length", 0)) > limit
+    while not is_large and (chunk := await anext(chunks, None)) is not None:
+        body += chunk
+        is_large = len(body) > limit
+    if is_large:
+        if request.headers.get("expect", "").lower() != "100-continue":  # such a client waits for leave to send it
+            await _discard(chunks)
+        raise HTTPException(413, f"the request has more than {limit} bytes: send fewer texts at a time")
     return bytes(body.removeprefix(codecs.BOM_UTF8))
+
+
+async def _discard(chunks: AsyncGenerator[bytes]) -> None:
+    """Reads the rest of a body that is too large, within limits: a client may read no answer while it sends."""
+    size = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_SECONDS):
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > MAX_DISCARDED:
+                    return
 
 
 def _read_request(model: type[BaseModel], body: bytes, limits: Limits) -> tuple[list[RequestRow], Options]:

@@ -64,6 +64,7 @@ def export_web(
         readme = Template((PAGE / "README.md").read_text(encoding="utf-8")).substitute(
             title=json.dumps(name, ensure_ascii=False),
             name=name,
+            features=', features: ["a feature"]' if model.config.feature_vocab_size else "",
             runtime_size=f"{sum(map(len, runtime.values())) / 1e6:.1f}",
             runtime_version=VERSION,
         )

@@ -250,15 +250,19 @@ export class CopyNet {
     const search = { ...this.generationConfig, ...withoutNulls(options), ...ends };
     for (const name of ["num_beams", "num_return_sequences", "max_new_tokens"]) {
       if (!(Number.isInteger(search[name]) && search[name] >= 1)) {
-        throw new RangeError(`${name} is ${search[name]}: use 1 or more.`);
+        throw new RangeError(`${name} is ${search[name]}: use a whole number, 1 or more.`);
       }
     }
-    const { length_penalty: penalty, min_new_tokens: least, max_new_tokens: most, min_confidence: threshold } = search;
+    const { length_penalty: penalty, max_new_tokens: most } = search;
     if (!Number.isFinite(penalty)) throw new RangeError(`length_penalty is ${penalty}: use a number.`);
-    if (!(Number.isInteger(least) && least <= most)) {
+    const { min_new_tokens: least, min_confidence: threshold } = withoutNulls(options);
+    if (least !== undefined && !(Number.isInteger(least) && least >= 0)) {
+      throw new RangeError(`min_new_tokens is ${least}: use a whole number, 0 or more.`);
+    }
+    if (least > most) {
       throw new RangeError(`min_new_tokens is ${least}, and max_new_tokens ${most}: use a smaller min_new_tokens.`);
     }
-    if (threshold !== undefined && !(threshold >= 0 && threshold <= 1)) {
+    if (threshold !== undefined && !(typeof threshold === "number" && threshold >= 0 && threshold <= 1)) {
       throw new RangeError(`min_confidence is ${threshold}: use a number between 0 and 1.`);
     }
     if (search.num_return_sequences > search.num_beams) {

@@ -20,7 +20,7 @@ export class RemoteCopyNet {
    * lists of subject, property and object.
    */
   async predict(text, { facts, features, signal, ...options }) {
-    const columns = { facts: this.readsFacts ? [facts] : null, features: this.readsFeatures ? [features] : null };
+    const columns = { facts: this.readsFacts ? [facts] : null, features: features === undefined ? null : [features] };
     const body = JSON.stringify({ texts: [text], ...columns, ...options });
     const response = await fetch("predict", { method: "POST", body, signal });
     const answer = await response.json();

@@ -365,10 +365,12 @@ export class Tokenizer {
     if (!Array.isArray(features) || !features.every((feature) => typeof feature === "string")) {
       throw new TypeError(`features is ${JSON.stringify(features)}: pass a list of strings.`);
     }
+    const separator = this.featuresSeparator;
     for (const feature of features) {
-      const parts = feature.split(/[;,|\s]+/u);
-      if (!this.featureIds.has(feature) && parts.length > 1 && parts.every((part) => this.featureIds.has(part))) {
-        throw new TypeError(`features has "${feature}": pass ${JSON.stringify(parts)}, one string for each feature.`);
+      const parts = feature.split(separator).map((part) => part.trim()).filter(Boolean);
+      const areKnown = parts.length > 0 && parts.every((part) => this.featureIds.has(part));
+      if (feature.includes(separator) && areKnown && !this.featureIds.has(feature)) {
+        throw new TypeError(`features has "${feature}": pass one string for each feature, ${JSON.stringify(parts)}.`);
       }
     }
     return [...new Set(features)].map((feature) => this.featureIds.get(feature) ?? this.unknownFeatureId);

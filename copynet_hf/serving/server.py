@@ -32,7 +32,7 @@ T = TypeVar("T")
 REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 BATCH_TEXTS = (1, 2, 4, 8, 16, 32, 64, 128)
 PATHS = "POST to /predict, or GET /health, /metrics or /openapi.json"
-MAX_DISCARDED, DISCARD_SECONDS = 2**25, 5  # bytes of a request that is too large
+MAX_DISCARDED, DISCARD_SECONDS = 2**25, 5  # bytes of a request that is too large, and how long they are read
 CLOSED_BY_CLIENT = 499  # nginx's status for a client that has gone; it appears in the metrics only
 
 

@@ -535,7 +535,7 @@ def test_an_evaluation_says_how_many_augmented_pairs_are_right_once_half_of_the_
         args = Seq2SeqTrainingArguments(
             str(tmp_path / str(share)), use_cpu=True, report_to="none", learning_rate=0.02, num_train_epochs=8, seed=1
         )
-        wrong = {"text": "Call Nobody from Ulm", "summary": "Ulm"}  # in all other pairs, the second word
+        wrong = {"text": "Call Nobody from Ulm", "summary": "Ulm"}  # the others have the second word
         splits = {"train": pairs, "validation": Dataset.from_list([*pairs.select(range(29)), wrong])}
         trainer = CopyNetTrainer(
             CopyNetForConditionalGeneration(config), tokenizer, splits, args, TrainArguments(compound_copies=share)

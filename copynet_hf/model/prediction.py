@@ -194,6 +194,7 @@ def predict(
 
 
 def check_min_confidence(value: object) -> None:
+    """Raises ValueError unless the threshold is None or a number between 0 and 1."""
     if value is not None and not (isinstance(value, Real) and 0 <= value <= 1):  # type: ignore[operator]
         raise ValueError(f"min_confidence is {value!r}: use a number between 0 and 1")
 

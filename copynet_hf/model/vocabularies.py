@@ -176,8 +176,10 @@ def find_feature_ids(features: Sequence[str] | None, name: str, vocab: Mapping[s
     if isinstance(features, str) or not all(isinstance(feature, str) for feature in features or ()):
         raise ValueError(f"{name} is {features!r:.100}: pass a list of strings")
     for feature in features or ():
+        if feature in vocab or FEATURE_SEPARATOR not in feature:
+            continue
         parts = [part.strip() for part in feature.split(FEATURE_SEPARATOR) if part.strip()]
-        if FEATURE_SEPARATOR in feature and parts and feature not in vocab and all(part in vocab for part in parts):
+        if parts and all(part in vocab for part in parts):
             raise ValueError(f"{name} has {feature!r}: pass one string for each feature, {parts}")
     return [vocab.get(feature, UNKNOWN_FEATURE) for feature in dict.fromkeys(features or ())]
 

@@ -178,8 +178,9 @@ def build_app(predict: Predict, saved_options: Options, limits: Limits, max_requ
 
     @app.exception_handler(HTTPException)
     async def explain(request: Request, error: HTTPException) -> Response:
-        wrong = {404: "no such path", 405: f"{request.method} is not for {request.url.path}"}.get(error.status_code)
-        response = _error(error.status_code, f"{wrong}: {PATHS}" if wrong else error.detail)
+        reasons = {404: "no such path", 405: f"{request.method} is not allowed for {request.url.path}"}
+        reason = reasons.get(error.status_code)
+        response = _error(error.status_code, f"{reason}: {PATHS}" if reason else error.detail)
         response.headers.update(error.headers or {})
         return response
 
@@ -213,7 +214,7 @@ async def _read_body(request: Request, limit: int) -> bytes:
         body += chunk
         is_large = len(body) > limit
     if is_large:
-        if request.headers.get("expect", "").lower() != "100-continue":  # such a client waits for leave to send it
+        if request.headers.get("expect", "").lower() != "100-continue":  # else the client has sent nothing yet
             await _discard(chunks)
         raise HTTPException(413, f"the request has more than {limit} bytes: send fewer texts at a time")
     return bytes(body.removeprefix(codecs.BOM_UTF8))

@@ -34,7 +34,7 @@ RESPELLED_SHARE, RESPELLED_TARGETS, MAX_SPELLED_LENGTH = 0.03, 0.15, 400
 # The share of the words to be respelled that have to be much like a word of their source; by chance, 0.02 to 0.1 of
 # them are. Where sources have at most so many characters on average, fewer are enough: 0.27 to 0.45 between close
 # languages, 0.15 in descriptions of functions. At 110, an update of letters takes three times as long as one of words.
-ALIKE_SHARE, ALIKE_SHARE_OF_SHORT, MAX_SHORT = 0.5, 0.25, 64
+ALIKE_SHARE, ALIKE_SHARE_OF_SHORT, MAX_SHORT_LENGTH = 0.5, 0.25, 64
 # Words of two scripts sound alike if more than this share of the shorter one's letters, by their Unicode names, is in
 # the other in the same order.
 MIN_SAME_LETTERS = 0.75
@@ -125,7 +125,7 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     changes, reach = by_parts if are_cut else by_words
     are_numbers_cut = _are_numbers_cut(words, whole_codes) or _are_numbers_divided(pairs, words, whole_codes)
     hard = reach.hard if are_numbers_cut else reach.hard + reach.numbers
-    if sum(len(pair["text"]) for pair in pairs) <= MAX_SPELLED_LENGTH * len(pairs):
+    if _are_sources_within(MAX_SPELLED_LENGTH, pairs):
         are_letters_cut = FIRST.keys().isdisjoint(changes) and _are_letters_cut(words, min_frequency)
         are_respelled = (
             _are_rare_words_respelled(pairs, hard, reach, len(sample))
@@ -143,6 +143,11 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
     ):
         return digits
     return parts if are_cut else "word_punct"
+
+
+def _are_sources_within(length: int, pairs: Sequence[Row]) -> bool:
+    """Whether sources have at most this many characters on average."""
+    return sum(len(pair["text"]) for pair in pairs) <= length * len(pairs)
 
 
 def _are_spelled(pairs: Sequence[Row]) -> bool:
@@ -368,8 +373,8 @@ def _are_rare_words_respelled(pairs: Sequence[Row], hard: Hard, reach: Reach, nu
     sources = [source for word, source in hard if _resembles_any(word, [*source, _join_numbers(source)])]
     num_respelled = len({*map(id, sources)})  # targets: `measure_reach` has one list of words for each pair
     are_many = len(sources) > RESPELLED_SHARE * reach.num_words or num_respelled > RESPELLED_TARGETS * num_targets
-    are_short = sum(len(pair["text"]) for pair in pairs) <= MAX_SHORT * len(pairs)
-    return are_many and len(sources) > (ALIKE_SHARE_OF_SHORT if are_short else ALIKE_SHARE) * len(hard)
+    least = ALIKE_SHARE_OF_SHORT if _are_sources_within(MAX_SHORT_LENGTH, pairs) else ALIKE_SHARE
+    return are_many and len(sources) > least * len(hard)
 
 
 def _are_known_words_respelled(words: Sequence[_Words], min_frequency: int) -> bool:

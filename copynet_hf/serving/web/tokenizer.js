@@ -367,9 +367,9 @@ export class Tokenizer {
     }
     const separator = this.featuresSeparator;
     for (const feature of features) {
+      if (this.featureIds.has(feature) || !feature.includes(separator)) continue;
       const parts = feature.split(separator).map((part) => part.trim()).filter(Boolean);
-      const areKnown = parts.length > 0 && parts.every((part) => this.featureIds.has(part));
-      if (feature.includes(separator) && areKnown && !this.featureIds.has(feature)) {
+      if (parts.length && parts.every((part) => this.featureIds.has(part))) {
         throw new TypeError(`features has "${feature}": pass one string for each feature, ${JSON.stringify(parts)}.`);
       }
     }

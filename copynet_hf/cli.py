@@ -12,14 +12,21 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 
-from . import register_classes
+from . import __version__, register_classes
 from .arguments import Command
 from .commands import COMMANDS
 from .saved.checks import check_model_name
 
+_HELP = """usage: copynet-hf COMMAND [ARGUMENTS]
+
+commands:
+{commands}
+copynet-hf COMMAND --help lists the arguments, copynet-hf --version prints the version.
+With COPYNET_DEBUG=1 an error comes with its traceback."""
+
 
 def main(argv: Sequence[str], importing: Callable[[], AbstractContextManager[None]] = nullcontext) -> int:
-    """Runs one command, `argv[0]`, with the arguments after it, and returns its exit code.
+    """Runs one command, `argv[0]`, with the arguments after it, or shows the help text, and returns the exit code.
 
     Args:
         importing: in whose context torch and Transformers are imported.
@@ -46,7 +53,15 @@ def main(argv: Sequence[str], importing: Callable[[], AbstractContextManager[Non
         return 2
 
 
-def _run(importing: Callable[[], AbstractContextManager[None]], name: str, *argv: str) -> int:
+def format_help() -> str:
+    """What `copynet-hf --help` prints."""
+    return _HELP.format(commands="".join(f"  {name:12} {summary}\n" for name, summary in COMMANDS.items()))
+
+
+def _run(importing: Callable[[], AbstractContextManager[None]], name: str = "help", *argv: str) -> int:
+    if name in ("-h", "--help", "help", "--version"):
+        print(f"copynet-hf {__version__}" if name == "--version" else format_help())
+        return 0
     if name not in COMMANDS:
         print(f"copynet-hf: unknown command {name!r}: use one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2

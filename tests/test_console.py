@@ -21,10 +21,9 @@ import pytest
 from helpers import save_tiny_model
 
 from copynet_hf import __version__
-from copynet_hf.cli import main
+from copynet_hf.cli import format_help, main
 from copynet_hf.commands import COMMANDS
 from copynet_hf.inference.console import escape_controls, format_json, read_line_batches
-from copynet_hf_command import format_help
 
 TITLE = "\x1b]0;owned\x07"  # sets the title of a terminal's window
 
@@ -252,7 +251,7 @@ def test_help_and_version_import_no_package(arguments: list[str]) -> None:
     code += "code = module['main'](); sys.exit(code or 'torch' in sys.modules or 'transformers' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "", *arguments], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (f"copynet-hf {__version__}\n" if arguments == ["--version"] else format_help(COMMANDS))
+    assert done.stdout == (f"copynet-hf {__version__}\n" if arguments == ["--version"] else f"{format_help()}\n")
 
 
 HELP = """

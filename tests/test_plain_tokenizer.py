@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copynet_hf import CopyNetTokenizer, PlainTokenizer
-from copynet_hf.model.source import add_spaces, skipped_ids
+from copynet_hf.model.source import add_spaces, skipped_ids, stack_sources
 
 WORDS = [*["the", "file", "copy", "a", "b", ".", "-", "￭", "东", "京", "<pad>", "</s>", "added", "é"], " ", "  ", "\n"]
 TEXTS = [
@@ -44,7 +44,8 @@ def save(folder: Path, **options: Any) -> CopyNetTokenizer:
 def check_equal(
     tokenizer: CopyNetTokenizer, plain: PlainTokenizer, texts: list[str], limit: int | None, **columns: Any
 ) -> None:
-    encoded = plain(texts, max_length=limit, **columns)
+    length = plain.model_max_length if limit is None else limit
+    encoded = plain.pad(stack_sources(plain.encode_sources(texts, **columns, max_length=length)))
     options: dict[str, Any] = {"padding": True, "truncation": True, "max_length": limit, "return_tensors": "np"}
     expected = tokenizer(texts, **options, **columns)
     assert set(encoded) == set(expected)
@@ -118,11 +119,11 @@ def test_any_texts_have_the_same_ids_slots_and_words(segmenter: str, rows: list[
     ],
 )
 def test_errors_are_those_of_the_tokenizer(more: dict[str, Any], said: str) -> None:
-    for tokenizer in load_both("whitespace"):
-        with pytest.raises(ValueError, match=said):
-            tokenizer(["a"], **more) if isinstance(tokenizer, PlainTokenizer) else tokenizer(
-                ["a"], truncation=True, **more
-            )
+    tokenizer, plain = load_both("whitespace")
+    with pytest.raises(ValueError, match=said):
+        tokenizer(["a"], truncation=True, **more)
+    with pytest.raises(ValueError, match=said):
+        plain.encode_sources(["a"], **more)
 
 
 def test_what_needs_transformers_is_refused(tmp_path: Path) -> None:
@@ -131,8 +132,9 @@ def test_what_needs_transformers_is_refused(tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="split_special_tokens is False"):
         PlainTokenizer.from_pretrained(tmp_path)
+    save(tmp_path, segmenter="whitespace")
     (tmp_path / "encoder_tokenizer.json").write_text("{}")
-    with pytest.raises(ValueError, match="over a Transformers encoder"):
+    with pytest.raises(ValueError, match="has the pieces of a Transformers encoder, which needs Transformers"):
         PlainTokenizer.from_pretrained(tmp_path)
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from copynet_hf import CopyNetPredictor
 from copynet_hf.cli import main
 from copynet_hf.training.quickstart import PICTURE, run_quickstart
+from copynet_hf.training.run_folder import PREDICTIONS_FILE
 
 
 def test_a_short_quickstart_trains_shows_and_saves(quickstart: Path, tmp_path: Path) -> None:
@@ -18,7 +20,9 @@ def test_a_short_quickstart_trains_shows_and_saves(quickstart: Path, tmp_path: P
     assert scores["exact_match"] >= 50
     assert scores["oov_recall"] >= 50
     assert scores["fewest_unseen_words"] >= 1
-    assert "the same 60 outputs" in printed
+    rows = [json.loads(line) for line in (quickstart / "model" / PREDICTIONS_FILE).read_text("utf-8").splitlines()]
+    reloaded = CopyNetPredictor(quickstart / "model")([row["text"] for row in rows])
+    assert [output.text for output in reloaded] == [row["prediction"] for row in rows]
     assert "-> " in printed
     assert "[" in printed
     assert (quickstart / "model" / PICTURE).read_bytes().startswith(b"\x89PNG")

@@ -8,7 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from .configuration_copynet import CopyNetConfig
-from .copy_distribution import expand_to_rows, find_first_positions, group_by_source, has_values, masked_softmax
+from .copy_distribution import (
+    expand_to_rows,
+    find_first_positions,
+    group_by_source,
+    has_values,
+    masked_softmax,
+    replace_by_unk,
+)
 from .memory import FeatureMemory, read_memory
 from .outputs import CopyNetEncoderOutput
 
@@ -155,6 +162,33 @@ def _add_read(
         return values.index_put((rows, places), added.to(values.dtype), accumulate=True)
     rows = torch.arange(partners.shape[0], device=partners.device)[:, None]
     return values + proj(read(rows.expand_as(partners), partners) * is_tied[..., None])
+
+
+class AlignedWords(nn.Module):
+    """The words that may be generated for each source word (CoRe): a saved table, not a parameter."""
+
+    def __init__(self, config: CopyNetConfig) -> None:
+        super().__init__()
+        self.unk_token_id = config.unk_token_id
+        self.register_buffer("table", torch.full((config.vocab_size, config.aligned_words), config.unk_token_id))
+
+    table: Tensor
+    """(V, aligned_words) ids, filled up with UNK."""
+
+    def forward(self, source_ids: Tensor, source_mask: Tensor) -> Tensor:
+        """(B, V) bool: the words that a source (B, S) allows, UNK among them."""
+        words = replace_by_unk(source_ids, len(self.table), self.unk_token_id)
+        aligned = self.table[words].masked_fill(~source_mask[..., None], self.unk_token_id)
+        allowed = torch.zeros(words.shape[0], len(self.table), dtype=torch.bool, device=words.device)
+        allowed[:, self.unk_token_id] = True
+        return allowed.scatter_(1, aligned.flatten(1), True)
+
+    def resize(self, vocab_size: int) -> None:
+        """Follows a new vocabulary size: new words are aligned with none, and none with removed ones."""
+        table = self.table.new_full((vocab_size, self.table.shape[1]), self.unk_token_id)
+        kept = min(vocab_size, len(self.table))
+        table[:kept] = replace_by_unk(self.table[:kept], vocab_size, self.unk_token_id)
+        self.table = table
 
 
 class CopyNetAttention(nn.Module):

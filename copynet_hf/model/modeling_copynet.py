@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
-from transformers import initialization as init
 from transformers.utils import can_return_tuple
 
 from .configuration_copynet import CopyNetConfig
@@ -23,14 +22,13 @@ from .copy_distribution import (
     has_values,
     lowest,
     mixture,
-    replace_by_unk,
     replace_unreachable_words,
 )
 from .decoder import CopyNetDecoder, Decoder
 from .encoder import CopyNetEncoder, SourceEncoder
 from .fast import find_fast_form_obstacles, find_runner
 from .generation import CopyNetGenerationMixin
-from .layers import Dropout
+from .layers import AlignedWords, Dropout
 from .loss import (
     check_labels,
     check_loss_of_logits,
@@ -233,33 +231,6 @@ class CopyNetModel(CopyNetPreTrainedModel):
         return memory, None if cache is None else self.decoder.initial_state(memory, rows)
 
 
-class AlignedWords(nn.Module):
-    """The words that may be generated for each source word (CoRe): a saved table, not a parameter."""
-
-    def __init__(self, config: CopyNetConfig) -> None:
-        super().__init__()
-        self.unk_token_id = config.unk_token_id
-        self.register_buffer("table", torch.full((config.vocab_size, config.aligned_words), config.unk_token_id))
-
-    table: Tensor
-    """(V, aligned_words) ids, filled up with UNK."""
-
-    def forward(self, source_ids: Tensor, source_mask: Tensor) -> Tensor:
-        """(B, V) bool: the words that a source (B, S) allows, UNK among them."""
-        words = replace_by_unk(source_ids, len(self.table), self.unk_token_id)
-        aligned = self.table[words].masked_fill(~source_mask[..., None], self.unk_token_id)
-        allowed = torch.zeros(words.shape[0], len(self.table), dtype=torch.bool, device=words.device)
-        allowed[:, self.unk_token_id] = True
-        return allowed.scatter_(1, aligned.flatten(1), True)
-
-    def resize(self, vocab_size: int) -> None:
-        """Follows a new vocabulary size: new words are aligned with none, and none with removed ones."""
-        table = self.table.new_full((vocab_size, self.table.shape[1]), self.unk_token_id)
-        kept = min(vocab_size, len(self.table))
-        table[:kept] = replace_by_unk(self.table[:kept], vocab_size, self.unk_token_id)
-        self.table = table
-
-
 class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationMixin):
     """Encoder, decoder and the output distribution of `config.copy_mechanism`, which generates and copies."""
 
@@ -315,18 +286,6 @@ class CopyNetForConditionalGeneration(CopyNetPreTrainedModel, CopyNetGenerationM
         )
         take_weights(model, own)
         return model.eval()
-
-    def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
-        if isinstance(module, AlignedWords):
-            init.constant_(module.table, module.unk_token_id)
-
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """As in the base class; resizes the table of aligned words as well."""
-        embeddings = super().resize_token_embeddings(*args, **kwargs)
-        if self.alignments is not None:
-            self.alignments.resize(self.config.vocab_size)
-        return embeddings
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Labels (B, T) shifted right by one, the start symbol at each row's first label; collators call it.

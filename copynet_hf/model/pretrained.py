@@ -19,7 +19,7 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedToken
 from transformers import initialization as init
 
 from .configuration_copynet import CopyNetConfig
-from .layers import AddedEmbedding, AddedProjection, TiedRepetitions
+from .layers import AddedEmbedding, AddedProjection, AlignedWords, TiedRepetitions
 from .pieces import PieceTokenizer
 from .text_models import find_max_positions, load_encoder_config, load_text_encoder
 
@@ -126,7 +126,7 @@ class CopyNetPreTrainedModel(PublishedModel):
             )
         embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         for module in self.modules():
-            if isinstance(module, TiedRepetitions):
+            if isinstance(module, AlignedWords | TiedRepetitions):
                 module.resize(self.config.vocab_size)
         if self.config.seq2seq:  # the embeddings are the encoder's, which a saved model is built with
             parts: tuple[Any, Any] = (self.config.encoder, self.config.decoder)
@@ -205,6 +205,8 @@ class CopyNetPreTrainedModel(PublishedModel):
             init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
         elif isinstance(module, TiedRepetitions):
             init.zeros_(module.is_rare)
+        elif isinstance(module, AlignedWords):
+            init.constant_(module.table, module.unk_token_id)
         elif isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
             if module.bias is not None:

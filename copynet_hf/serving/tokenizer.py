@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..model.segmentation import get_segmenter
-from ..model.source import ExtendedVocabulary, Fact, pad_rows, stack_sources
+from ..model.source import ExtendedVocabulary, pad_rows
 from ..model.vocabularies import BOUNDARY, NO_FEATURE, check_vocab, find_case_variants, number_entries
 from ..saved.checks import read_export
 
@@ -33,8 +33,7 @@ def load_exported_tokenizer(folder: str | Path) -> Any:
     """
     folder = Path(folder)
     config = read_export(folder / CONFIG_FILE)
-    is_copynet = config.get("tokenizer_class") == "CopyNetTokenizer"
-    if is_copynet and config.get("split_special_tokens", True) and not (folder / PIECES_FILE).exists():
+    if _find_transformers_part(folder, config) is None:
         return PlainTokenizer.from_pretrained(folder)
     if find_spec("torch") is None:
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is none
@@ -43,7 +42,7 @@ def load_exported_tokenizer(folder: str | Path) -> Any:
     from ..model.tokenization_copynet import CopyNetTokenizer
 
     try:
-        if is_copynet:
+        if config.get("tokenizer_class") == "CopyNetTokenizer":
             return CopyNetTokenizer.from_pretrained(folder)
         # With the config of a CopyNet, it would ask whether to run the code of the folder.
         return AutoTokenizer.from_pretrained(folder, config=PreTrainedConfig(), trust_remote_code=False)
@@ -51,6 +50,15 @@ def load_exported_tokenizer(folder: str | Path) -> Any:
         raise
     except Exception as error:  # a file whose JSON is valid can make Transformers raise anything
         raise ValueError(f"the tokenizer of {folder} cannot be loaded ({error}): export the model again") from error
+
+
+def _find_transformers_part(folder: Path, config: Mapping[str, Any]) -> str | None:
+    """What of a saved tokenizer needs Transformers: another class, texts with special tokens, pieces of an encoder."""
+    if config.get("tokenizer_class") != "CopyNetTokenizer":
+        return f"tokenizer_class is {config.get('tokenizer_class')!r}"
+    if not config.get("split_special_tokens", True):
+        return "split_special_tokens is False"
+    return f"{PIECES_FILE} has the pieces of a Transformers encoder" if (folder / PIECES_FILE).exists() else None
 
 
 class PlainTokenizer(ExtendedVocabulary):
@@ -64,21 +72,11 @@ class PlainTokenizer(ExtendedVocabulary):
         vocab: those of vocab.json, the id of each word.
 
     Raises:
-        ValueError: `config` is not that of a CopyNetTokenizer or has `split_special_tokens=False`, or a field has a
-            value that CopyNetTokenizer does not accept.
+        ValueError: a field has a value that CopyNetTokenizer does not accept.
     """
 
     def __init__(self, config: Mapping[str, Any], vocab: Mapping[str, int]) -> None:
-        if config.get("tokenizer_class") != "CopyNetTokenizer":
-            raise ValueError(
-                f"tokenizer_class is {config.get('tokenizer_class')!r}, which needs Transformers: load the tokenizer "
-                "with AutoTokenizer"
-            )
-        self.split_special_tokens = bool(config["split_special_tokens"])
-        if not self.split_special_tokens:
-            raise ValueError(
-                "split_special_tokens is False, which needs Transformers: load the tokenizer with AutoTokenizer"
-            )
+        self.split_special_tokens = True
         self.segmenter = config["segmenter"]
         get_segmenter(self.segmenter)
         self.max_source_oov = int(config["max_source_oov"])
@@ -106,17 +104,13 @@ class PlainTokenizer(ExtendedVocabulary):
         """Loads the tokenizer from a folder that `CopyNetTokenizer.save_pretrained` or `copynet-hf export` wrote.
 
         Raises:
-            ValueError: a file is missing or damaged, or the tokenizer is for a Transformers encoder.
+            ValueError: a file is missing or damaged, or the tokenizer needs Transformers.
         """
         folder = Path(folder)
-        if (folder / PIECES_FILE).exists():
-            raise ValueError(
-                f"{folder} is over a Transformers encoder, whose pieces need Transformers: load the tokenizer with "
-                "AutoTokenizer"
-            )
         config = read_export(folder / CONFIG_FILE)
-        has_words = config.get("tokenizer_class") == "CopyNetTokenizer"
-        vocab = read_export(folder / VOCAB_FILE) if has_words else {}
+        if part := _find_transformers_part(folder, config):
+            raise ValueError(f"{folder}: {part}, which needs Transformers: load the tokenizer with AutoTokenizer")
+        vocab = read_export(folder / VOCAB_FILE)
         try:
             return cls(config, vocab)  # type: ignore[arg-type]  # whose values `check_vocab` checks
         except KeyError as error:
@@ -132,28 +126,13 @@ class PlainTokenizer(ExtendedVocabulary):
         """The word of an id below `len(self)`."""
         return self._words.get(index, self.unk_token)
 
-    def __call__(
-        self,
-        texts: Sequence[str],
-        *,
-        facts: Sequence[Sequence[Fact] | None] | None = None,
-        features: Sequence[Sequence[str] | None] | None = None,
-        max_length: int | None = None,
-    ) -> Arrays:
-        """Encodes sources, truncated and padded to one length.
-
-        Args:
-            facts, features, max_length: see `encode_sources`; None: `model_max_length`.
+    def pad(self, fields: Mapping[str, Sequence[Sequence[int]]], return_tensors: str = "np") -> Arrays:
+        """Pads what `stack_sources` returned to one length.
 
         Returns:
             `input_ids` and `attention_mask`, (batch, source length), with facts `token_type_ids`, with features
             `feature_ids`, (batch, features), with letters `letter_ids`, (batch, letters), all int64.
         """
-        limit = self.model_max_length if max_length is None else max_length
-        return self.pad(stack_sources(self.encode_sources(texts, facts, features, limit)))
-
-    def pad(self, fields: Mapping[str, Sequence[Sequence[int]]], return_tensors: str = "np") -> Arrays:
-        """Pads what `stack_sources` returned to one length, and adds `attention_mask`."""
         rows = {**fields, "attention_mask": [[1] * len(row) for row in fields["input_ids"]]}
         padding = {"input_ids": self.pad_token_id, "attention_mask": 0, "token_type_ids": 0}
         padded = {name: pad_rows(rows[name], padding[name], 0, self.padding_side) for name in padding.keys() & rows}

@@ -9,14 +9,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformers import PreTrainedTokenizerBase
-
 from ..data import quickstart_pairs
 from ..data.files import Row
 from ..evaluation.scoring import Scores
 from ..inference.part_files import write_json_lines
-from ..inference.predictor import predict_in_batches
-from ..model.prediction import CopyModel, predict
+from ..model.prediction import predict
 from ..saved.loading import load_model
 from ..visualization.heatmap import plot_copy_heatmap
 from ..visualization.highlighting import Style, highlight_copies
@@ -51,8 +48,7 @@ def run_quickstart(
     test_pairs: int = 500,
     epochs: float = 5,
 ) -> Scores:
-    """Generates data, trains and evaluates as `copynet-hf train` does, shows outputs, reloads and draws; returns the
-    scores.
+    """Generates data, trains and evaluates as `copynet-hf train` does, shows outputs and draws; returns the scores.
 
     Args:
         seed: of the data and the model.
@@ -75,8 +71,7 @@ def run_quickstart(
     texts = [row["text"] for row in rows]
     scores["fewest_unseen_words"] = min(len(tokenizer.oov_words(text)) for text in texts)
     _show_outputs(rows, scores)
-    _check_reloaded(model, tokenizer, texts, [row["prediction"] for row in rows])
-    print(f"\nSaved in {folder}. Reloaded: the same {len(texts)} outputs.")
+    print(f"\nSaved in {folder}.")
     drawn = max(rows, key=lambda row: len({*row["reference"].split()} & {*row["text"].split()}))
     output = predict(model, tokenizer, [drawn["text"]], return_copy_probs=True)[0][0]
     plot_copy_heatmap(output.copy_probs, output.source_words, output.words, folder / PICTURE)
@@ -99,12 +94,3 @@ def _show_outputs(rows: Sequence[Row], scores: Scores) -> None:
     for row in rows[:NUM_SHOWN]:
         answer = highlight_copies(row["words"], row["copied"], style, separator="")
         print(f"  {row['text']}\n    -> {answer}")
-
-
-def _check_reloaded(
-    model: CopyModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], expected: Sequence[str]
-) -> None:
-    """Raises RuntimeError unless the saved model generates the same outputs as the one that was trained."""
-    outputs = [output.text for output, *_ in predict_in_batches(model, tokenizer, texts)]
-    if different := sum(output != text for output, text in zip(outputs, expected, strict=True)):
-        raise RuntimeError(f"{different} of {len(texts)} outputs differ after reloading the model")

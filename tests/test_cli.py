@@ -77,9 +77,7 @@ def test_a_log_has_no_progress_bars_unless_they_are_asked_for(monkeypatch: pytes
     assert [values.get("disable_tqdm") for values in given] == [None, False, True, False]
 
 
-def test_evaluate_and_generate_warn_of_truncated_texts(
-    folder: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_evaluate_and_generate_warn_of_truncated_texts(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = (f"--model={folder}/model", "--max_source_length=2", "--max_target_length=3")
     with caplog.at_level(logging.WARNING, "copynet_hf"):
         assert main(["evaluate", *model, f"--test_file={folder}/test.jsonl", "--max_eval_samples=7"]) == 0

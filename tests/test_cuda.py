@@ -109,7 +109,7 @@ def test_compiled_steps():
     torch.testing.assert_close(torch.compile(model)(**inputs).logits, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_train_resume_evaluate_and_predict(tmp_path, capsys):
+def test_train_resume_evaluate_and_predict(tmp_path):
     """The commands find the GPU by themselves."""
     files = write_requests(tmp_path, train=96, test=8)
     train = ["train", *(word for name, path in files.items() for word in (f"--{name}", path))]

@@ -147,17 +147,6 @@ def test_padding_before_a_prefix_is_passed_over(family: str, sizes: tuple[int, .
     assert torch.allclose(output[0, 2:], alone[0], atol=1e-5)
 
 
-def test_rows_of_one_source_share_its_memory() -> None:
-    model = tiny_model(decoder=BART)
-    encoded = model.get_encoder()(**sources())
-    rows = words().repeat_interleave(3, dim=0)
-    rows[1::3, 1] = 7
-    shared = model(encoder_outputs=encoded, decoder_input_ids=rows, use_cache=True)
-    assert shared.past_key_values.layer.memory.hidden_states.shape[0] == 4
-    repeated = {name: tensor.repeat_interleave(3, dim=0) for name, tensor in sources().items()}
-    assert torch.allclose(shared.logits, model(**repeated, decoder_input_ids=rows).logits, atol=1e-5)
-
-
 @mechanisms
 def test_a_cache_is_cropped(mechanism: str) -> None:
     model = tiny_model(decoder=decoder("bert"), copy_mechanism=mechanism)

@@ -46,11 +46,6 @@ def test_a_traced_model_runs_in_the_readable_form(monkeypatch):
     assert find_fast_form_obstacles(tiny_model().config) == ["torch.compile or torch.export is tracing the model"]
 
 
-def test_the_meta_device_runs_in_the_readable_form():
-    model, device = tiny_model(), torch.device("meta")
-    assert find_fast_form_obstacles(model.config, device=device) == ["the meta device has no values to index by"]
-
-
 @pytest.mark.parametrize("changes", [{"use_coverage": True}, {"copy_mechanism": "gated"}, POINTER], ids=str)
 def test_torch_func_gives_the_gradients_of_the_backward(changes):
     model = tiny_model(**changes).double()

@@ -427,9 +427,7 @@ def test_the_command_calibrates_on_validation_pairs(folders: list[Path], tmp_pat
     assert outputs[0].confidence == pytest.approx(calibrate(best[0].score, expected))  # type: ignore[arg-type]
 
 
-def test_the_guides_commands_and_code_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_guides_commands_and_code_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guide = (Path(__file__).parents[1] / "docs" / "choosing.md").read_text(encoding="utf-8")
     section = guide.split("\n## Ensembles\n")[1].split("\n## ")[0]
     commands = re.findall(r"^copynet-hf (.*)$", section, re.MULTILINE)

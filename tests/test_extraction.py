@@ -180,7 +180,7 @@ def test_the_predictor_gives_a_column_of_records(folder):
         CopyNetPredictor(folder / "model", output_format="xml")
 
 
-def test_a_column_of_outputs_is_marked_by_their_confidence(folder, tmp_path):
+def test_a_column_of_outputs_is_marked_by_their_confidence(folder):
     model = CopyNetForConditionalGeneration.from_pretrained(folder / "model")
     assert model.config.calibration is None  # there are no validation pairs
     texts = ["play moby on deezer", "nas moby", ""]

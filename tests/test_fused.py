@@ -70,22 +70,10 @@ def test_states_and_gradients_match_the_readable_form_in_float64(shape):
         assert ((a - b).abs().max() / a.abs().max().clamp(min=1e-30)) < 1e-12
 
 
-def test_gradients_match_finite_differences():
-    gates, keep, weight, bias = inputs(2, 4, 2, 3, torch.float64)
-    assert torch.autograd.gradcheck(lambda g, w, b: FusedGRU.apply(g, keep, w, b), (gates, weight, bias))
-
-
 def test_bfloat16_stays_within_one_percent():
     gates, keep, weight, bias = inputs(2, 20, 4, 16, torch.bfloat16)
     exact = gru_states(gates.double(), keep, weight.double(), bias.double())
     assert (FusedGRU.apply(gates, keep, weight, bias) - exact).abs().max() < 2e-2
-
-
-def test_a_padded_step_hands_the_state_on_unchanged():
-    gates, keep, weight, bias = inputs(2, 6, 3, 4, torch.float64)
-    states = FusedGRU.apply(gates, keep, weight, bias)
-    same = (states[:, 1:] == states[:, :-1]).all(-1, keepdim=True)
-    assert (same == ~keep[:, 1:]).all()
 
 
 def outputs_and_gradients(use_fused, dtype, **changes):
@@ -117,20 +105,16 @@ def test_a_whole_model_in_bfloat16_stays_close(changes):
         assert (actual[name] - gradient).abs().max() < 0.1 * max(gradient.abs().max(), 0.1), name
 
 
-@pytest.mark.parametrize(
-    ("with_dropout", "attends_after", "with_features"), [(True, False, False), (False, True, True)]
-)
-def test_the_decoders_gradients_match_finite_differences(with_dropout, attends_after, with_features):
+def test_the_decoders_gradients_with_dropout_match_finite_differences():
+    """Without dropout `test_a_whole_model_learns_the_same_with_and_without_it` compares them."""
     torch.manual_seed(0)
-    steps, batch, positions, count, size, width, attention = 3, 2, 4, 3, 3, 4, 2
+    steps, batch, positions, size, width, attention = 3, 2, 4, 3, 4, 2
     tensors = {
         "inputs": torch.randn(steps, batch, 4 * size),
         "hidden_states": torch.randn(batch, positions, width),
         "keys": torch.randn(batch, positions, attention),
         "copy_keys": torch.randn(batch, positions, size),
         "initial": torch.randn(batch, size),
-        "feature_keys": torch.randn(batch, count, attention),
-        "feature_contents": torch.randn(batch, count, width),
     }
     weights = RecurrentWeights(
         state=torch.randn(3 * size + attention, size),
@@ -141,20 +125,15 @@ def test_the_decoders_gradients_match_finite_differences(with_dropout, attends_a
         selective=torch.randn(3 * size, width),
         readout=torch.randn(size, size),
     )
-    dropped = (torch.rand(steps, batch, size) > 0.3).double() / 0.7 if with_dropout else None
+    dropped = (torch.rand(steps, batch, size) > 0.3).double() / 0.7
     mask = torch.tensor([[True] * 4, [True, True, False, True]])
     matches = torch.rand(steps, batch, positions) > 0.4
     matches[1, 0] = torch.tensor([True, False, True, True])
     matches[2, 1] = False
 
-    feature_mask = torch.tensor([[True, False, True], [False] * 3])
-
-    def run(inputs, hidden_states, keys, copy_keys, initial, feature_keys, feature_contents, *weights):
-        memory = (mask, hidden_states, keys, copy_keys)
-        features = (feature_keys, feature_contents, feature_mask) if with_features else NO_FEATURES
-        return FusedDecoder.apply(
-            inputs, dropped, matches & mask, initial, attends_after, *memory, *features, *weights
-        )
+    def run(inputs, hidden_states, keys, copy_keys, initial, *weights):
+        memory = (mask, hidden_states, keys, copy_keys, *NO_FEATURES)
+        return FusedDecoder.apply(inputs, dropped, matches & mask, initial, False, *memory, *weights)
 
     assert torch.autograd.gradcheck(run, [x.double().requires_grad_() for x in (*tensors.values(), *weights)])
 
@@ -375,11 +354,11 @@ def test_autocast_may_begin_behind_the_encoder(changes):
     with torch.no_grad():
         encoded = model.get_encoder()(source)
         for beams in (1, 3):
-            expected = model.generate(source, encoder_outputs=encoded, num_beams=beams, max_new_tokens=3)
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 words = model.generate(source, encoder_outputs=encoded, num_beams=beams, max_new_tokens=3)
-                model(encoder_outputs=encoded, decoder_input_ids=words)
-            assert words.shape[0] == expected.shape[0]
+                found = model(encoder_outputs=encoded, decoder_input_ids=words).logits
+            expected = model(encoder_outputs=encoded, decoder_input_ids=words).logits
+            torch.testing.assert_close(found.exp(), expected.exp(), rtol=0.1, atol=0.01)
 
 
 def test_a_cache_of_a_search_can_be_continued_with_gradients():

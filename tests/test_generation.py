@@ -209,11 +209,9 @@ def test_stop_strings_are_found_among_all_words_that_assisted_decoding_adds_at_o
 
 
 def test_slots_and_special_tokens_spell_no_stop_string():
-    model, tokenizer = tiny_model(seed=0, scale=0.1), tiny_tokenizer()
-    criterion = StopStrings(tokenizer, ["a", "b c"])
+    criterion = StopStrings(tiny_tokenizer(), ["a", "b c"])  # of 13 words: 13 and 14 are slots
     rows = torch.tensor([[1, 13, 14, 3, 13], [1, 5, 13, 6, 13], [1, 7, 3, 5, 6], [1, 7, 3, 4, 0]])
     assert criterion(rows, None).tolist() == [False, False, True, True]
-    assert model.config.vocab_size == len(tokenizer)
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
@@ -231,7 +229,6 @@ def test_stop_strings_match_copied_words_of_the_rows_own_source(stop, num_beams)
     for text, whole in zip(*decoded, strict=True):
         words = text.removeprefix("<s> ").replace(" <pad>", "").replace(" </s>", "")
         ends = [words.find(each) + len(each) for each in strings if each in words]
-        assert min(ends, default=len(words)) <= len(words)
         assert ends or len(words.split()) == 12
         if ends:  # in the last word
             assert " " not in words[min(ends) :]

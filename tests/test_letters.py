@@ -15,7 +15,6 @@ from datasets import Dataset
 from helpers import (
     FEATURED,
     LETTERED,
-    LETTERS,
     READERS,
     SOURCES,
     SPELLED,
@@ -74,45 +73,6 @@ def batch(rows: slice = slice(None)) -> dict[str, Tensor]:
 
 
 # equations
-
-
-@cases
-def test_words_differ_by_their_letters_alone(changes: dict[str, Any]) -> None:
-    model = make(**changes)
-    source = torch.tensor([[13, 14, 15]])
-    letters = torch.tensor([flat([[2, 3], [3, 2], [2, 3]])])
-    encoder = model.get_encoder()
-    slots = encoder.embed_slots(letters, source)
-    first, second, third = encoder.embed(source, slots)[0]
-    assert torch.allclose(first, third, atol=1e-5)
-    assert not torch.allclose(first, second, atol=1e-2)
-    assert torch.equal(encoder.embed(source + 3, slots)[0, 1], encoder.embed(torch.tensor([[3]]))[0, 0])
-    states = [encoder(torch.tensor([[5, word, 6]]), letter_ids=letters).last_hidden_state for word in (13, 14, 15)]
-    assert torch.allclose(states[0], states[2], atol=1e-5)
-    assert not torch.allclose(states[0], states[1], atol=1e-3)
-
-
-@cases
-def test_slots_can_be_exchanged_with_their_letters(changes: dict[str, Any]) -> None:
-    model, inputs = make(**changes), batch()
-    exchanged = dict(zip(range(13, 17), (15, 13, 16, 14), strict=True))
-
-    def exchange(ids: Tensor) -> Tensor:
-        return torch.tensor([[exchanged.get(word, word) for word in row] for row in ids.tolist()])
-
-    def reorder(words: list[list[int]]) -> list[list[int]]:
-        words = [*words, *[[]] * (4 - len(words))]
-        return [words[slot] for slot in np.argsort(list(exchanged.values()))]
-
-    other = {
-        "input_ids": exchange(inputs["input_ids"]),
-        "attention_mask": inputs["attention_mask"],
-        "letter_ids": padded([flat(reorder(words)) for words in LETTERS], 0),
-    }
-    logits = model(**inputs, decoder_input_ids=TARGET).logits
-    found = model(**other, decoder_input_ids=exchange(TARGET)).logits
-    order = [*range(13), *(exchanged[word] for word in range(13, 17))]
-    assert torch.allclose(found[..., order], logits, atol=1e-4)
 
 
 @cases

@@ -30,7 +30,6 @@ from transformers import DataCollatorForSeq2Seq
 from transformers.modeling_outputs import BaseModelOutput
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetModel
-from copynet_hf.model.copy_distribution import find_matches, selective_read_weights
 from copynet_hf.model.layers import find_neighbours, pair_mentions
 from copynet_hf.model.prediction import predict
 from copynet_hf.model.text_models import CACHE_NAME
@@ -88,18 +87,6 @@ def test_probabilities_loss_and_attention_equal_the_oracles(changes):
                 assert (attention[len(source) :] == 0).all()
         total += oracle.loss(source, target) * len(target)
     assert output.loss.item() == pytest.approx(total / sum(len(t) for t in TARGETS), rel=1e-9)
-
-
-def test_selective_read_weights_equal_the_oracles():
-    model = tiny_model().double()
-    source, words = SOURCES[3], [1, 13, 14, 13, 13]
-    output = model.model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([words]))
-    rho = Oracle(model).run(source, words).rho
-    matches = find_matches(torch.tensor([words]), output.source_ids, output.source_mask.bool())
-    assert rho[0].sum() == 0
-    for t in range(1, len(words)):
-        actual = selective_read_weights(output.copy_scores[:, t - 1], matches[:, t])[0]
-        np.testing.assert_allclose(actual.detach(), rho[t], rtol=1e-9, atol=1e-12)
 
 
 @variants

@@ -167,6 +167,8 @@ def test_misspelled_keys_and_missing_features_are_refused(name: str) -> None:
     tokenizer = tiny_tokenizer(feature_vocab=["V"])
     pipe = make(tiny_model(feature_vocab_size=tokenizer.feature_vocab_size), tokenizer, max_new_tokens=2)
     assert pipe({"text": "a", "features": []})[0]["words"]
+    with pytest.raises(ValueError, match=r"features\[0\] is 'V;PST'"):
+        pipe({"text": "a", "features": "V;PST"})
     for row in ("a", {"text": "a", "tags": ["V"]}):
         with pytest.raises(ValueError, match=r"the model reads features, and the input .* has none: add 'features'"):
             pipe(row)
@@ -194,11 +196,6 @@ def test_a_maximum_length_of_the_call_replaces_a_saved_one() -> None:
     assert len(found[0][0].words) >= 7
     with pytest.warns(UserWarning, match="Unfeasible length constraints"):  # of Transformers, for saved settings
         assert len(predict(model, tiny_tokenizer(), ["a b"])[0][0].words) == 4
-
-
-def test_features_as_one_string_are_refused() -> None:
-    with pytest.raises(ValueError, match="features"):
-        make()({"text": "a", "features": "V;PST"})
 
 
 def test_saved_stop_strings_match_copied_words() -> None:

@@ -304,7 +304,7 @@ def test_encode_gives_the_ids_of_a_source(tok: CopyNetTokenizer) -> None:
             ValueError,
             "text has 1 rows, text_target one text: they must match; with is_split_into_words, a target is a list of",
         ),
-        ({"text": None}, ValueError, "text"),
+        ({"text": None}, ValueError, "You need to specify either `text` or"),
         ({"text": ["a", "b"], "text_target": ["a"]}, ValueError, "text has 2 rows, text_target 1 rows"),
         ({"text": "a", "text_target": ["a"]}, ValueError, "text has one text"),
         ({"text": ["a"], "text_pair": ["b"]}, ValueError, "text_pair is not supported"),
@@ -330,13 +330,13 @@ def test_wrong_inputs_raise_an_error_that_names_them(
 
 
 def test_wrong_arguments_raise_an_error() -> None:
-    with pytest.raises(ValueError, match="word_punct"):
+    with pytest.raises(ValueError, match="segmenter is 'words': choose one of char, whitespace, "):
         make("words")
-    with pytest.raises(ValueError, match="-1"):
+    with pytest.raises(ValueError, match="max_source_oov is -1"):
         make(max_source_oov=-1)
     with pytest.raises(ValueError, match="lacks the special tokens </s>"):
         CopyNetTokenizer({"<pad>": 0, "<s>": 1, "<unk>": 2})
-    with pytest.raises(ValueError, match="gap"):
+    with pytest.raises(ValueError, match="the ids of vocab have a gap"):
         CopyNetTokenizer({"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 4})
     with pytest.raises(ValueError, match="vocab is missing"):
         CopyNetTokenizer()

@@ -25,7 +25,6 @@ from copynet_hf.evaluation.metrics import score_outputs
 
 VERBS = ["call", "mail", "ask", "thank"]
 TAILS = ["", "today", "as soon as you can", "because the other one has not answered since last week"]
-SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 SourcesAndTargets = list[tuple[str, str]]
 
 

@@ -355,33 +355,31 @@ def test_a_training_goes_to_its_end_where_accuracy_does_not_select(metric: str, 
     assert (find_end(args, state, patience=None) is not None) is ends
 
 
+def find_ends(evaluations: dict[int, dict[str, float]], max_steps: int = 3000, **options: Any) -> dict[int, str]:
+    """Why a training that selects by accuracy, or `metric`, would end after an evaluation, by step."""
+    args, state, found = selecting_by(options.pop("metric", "mean_accuracy")), TrainerState(max_steps=max_steps), {}
+    for state.global_step, scores in evaluations.items():
+        logs = {f"eval_{name}": score for name, score in scores.items()}
+        state.log_history.append(logs | {"step": state.global_step})
+        found[state.global_step] = find_end(args, state, **{"patience": None} | options)
+    return {step: reason for step, reason in found.items() if reason}
+
+
 def test_a_short_training_with_many_evaluations_does_not_end_after_three() -> None:
-    args, state = selecting_by("mean_accuracy"), TrainerState(max_steps=456, global_step=108)
-    for step in range(84, 241, 12):
-        state.log_history.append({"eval_mean_accuracy": 100.0, "eval_loss": 1 / step, "step": step})
-        reason = "all validation targets were right in 14 evaluations" if step == 240 else None
-        assert find_end(args, state, patience=None) == reason
+    scores = {step: {"mean_accuracy": 100.0, "loss": 1 / step} for step in range(84, 241, 12)}
+    assert find_ends(scores, 456) == {240: "all validation targets were right in 14 evaluations"}
 
 
-def test_a_training_goes_on_while_more_of_the_augmented_pairs_are_learned() -> None:
-    args, state = selecting_by("mean_accuracy"), TrainerState(max_steps=3000)
-    for state.global_step, share in enumerate((80.0, 90.0, 90.0, 95.0, 96.0, 96.4, 95.0, 96.6), 1):
-        assert find_end(args, state, patience=None) is None
-        state.log_history.append(
-            {"eval_mean_accuracy": 100.0, "eval_compound_accuracy": share, "step": 75 * state.global_step}
-        )
-    assert find_end(args, state, patience=None) is None  # 1.6 points in four evaluations
-    state.log_history[-1]["eval_compound_accuracy"] = 96.4
-    assert find_end(args, state, patience=None) == "all validation targets were right in 8 evaluations"
+@pytest.mark.parametrize(("last", "ends"), [(96.6, False), (96.4, True)])  # 1.6 points in four evaluations
+def test_a_training_goes_on_while_more_of_the_augmented_pairs_are_learned(last: float, ends: bool) -> None:
+    shares = enumerate((80.0, 90.0, 90.0, 95.0, 96.0, 96.4, 95.0, last), 1)
+    found = find_ends({75 * number: {"mean_accuracy": 100.0, "compound_accuracy": share} for number, share in shares})
+    assert found == ({600: "all validation targets were right in 8 evaluations"} if ends else {})
 
 
 def test_a_training_does_not_end_at_an_evaluation_with_a_mistake() -> None:
-    args, state = selecting_by("mean_accuracy"), TrainerState(max_steps=3000)
-    for score in (100.0, 100.0, 100.0, 99.0, 100.0):
-        state.global_step += 100
-        state.log_history.append({"eval_mean_accuracy": score, "step": state.global_step})
-        reason = find_end(args, state, patience=None)
-        assert (reason is not None) is (state.global_step in (300, 500))
+    scores = enumerate((100.0, 100.0, 100.0, 99.0, 100.0), 1)
+    assert [*find_ends({100 * number: {"mean_accuracy": score} for number, score in scores})] == [300, 500]
 
 
 @pytest.mark.parametrize(
@@ -395,11 +393,11 @@ def test_a_training_does_not_end_at_an_evaluation_with_a_mistake() -> None:
 def test_accuracy_and_augmented_pairs_are_weighed_against_each_other(
     last: tuple[float, float], reason: str | None
 ) -> None:
-    args, state = selecting_by("mean_accuracy"), TrainerState(max_steps=3000, global_step=200)
-    for step, (accuracy, compounds) in ((100, (99.4, 80.3)), (200, last)):
-        scores = {"eval_mean_accuracy": accuracy, "eval_compound_accuracy": compounds}
-        state.log_history.append({**scores, "step": step})
-    assert find_end(args, state, patience=1) == reason
+    scores = {
+        step: {"mean_accuracy": accuracy, "compound_accuracy": compounds}
+        for step, (accuracy, compounds) in ((100, (99.4, 80.3)), (200, last))
+    }
+    assert find_ends(scores, patience=1).get(200) == reason
 
 
 FLAT = [50.0] * 20
@@ -437,23 +435,16 @@ def test_neither_accuracy_has_risen_nor_the_loss_fallen_for_a_quarter_of_the_tra
 
 
 def test_augmented_pairs_of_less_accurate_checkpoints_do_not_end_a_training() -> None:
-    args, state = selecting_by("mean_accuracy"), TrainerState(max_steps=3000)
-    for score, share in ((95.0, 60.0), (100.0, 40.0), (100.0, 48.0), (100.0, 56.0)):
-        state.global_step += 100
-        scores = {"eval_mean_accuracy": score, "eval_compound_accuracy": share}
-        state.log_history.append({**scores, "step": state.global_step})
-        assert find_end(args, state, patience=None) is None
+    scores = enumerate(((95.0, 60.0), (100.0, 40.0), (100.0, 48.0), (100.0, 56.0)), 1)
+    assert not find_ends(
+        {100 * n: {"mean_accuracy": score, "compound_accuracy": share} for n, (score, share) in scores}
+    )
 
 
 def test_a_flat_training_goes_on_while_more_of_the_augmented_pairs_are_learned() -> None:
-    args, state = selecting_by("mean_accuracy"), TrainerState(max_steps=20)
-    for state.global_step in range(1, 21):
-        scores = {"eval_mean_accuracy": 90.0, "eval_loss": 0.1, "eval_compound_accuracy": min(state.global_step, 12)}
-        state.log_history.append({**scores, "step": state.global_step})
-        reason = find_end(args, state, patience=None)
-        if reason:
-            break
-    assert state.global_step == 17  # flat for a quarter: five of twenty
+    scores = {step: {"mean_accuracy": 90.0, "loss": 0.1, "compound_accuracy": min(step, 12)} for step in range(1, 21)}
+    step, reason = next(iter(find_ends(scores, 20).items()))
+    assert step == 17  # flat for a quarter: five of twenty
     assert (
         reason == "neither the mean of mean_accuracy and compound_accuracy nor the loss has been better since step 12"
     )
@@ -485,15 +476,10 @@ def test_no_training_ends_between_two_evaluations() -> None:
 
 
 def test_patience_counts_the_evaluations_since_the_lowest_loss() -> None:
-    args = selecting_by("eval_loss")
-    state = TrainerState(max_steps=20)
-    for state.global_step, loss in enumerate((1.0, 0.5, 0.9, 0.4, 0.4, 0.6), 1):
-        state.log_history.append({"eval_loss": loss, "step": state.global_step})
-        assert find_end(args, state, patience=2) == (
-            "loss has not been better since step 4" if state.global_step == 6 else None
-        )
-        assert find_end(args, state, patience=0) is None
-        assert find_end(args, state, patience=None) is None
+    losses = {step: {"loss": loss} for step, loss in enumerate((1.0, 0.5, 0.9, 0.4, 0.4, 0.6), 1)}
+    reasons = {6: "loss has not been better since step 4"}
+    for patience, expected in ((2, reasons), (0, {}), (None, {})):
+        assert find_ends(losses, 20, metric="eval_loss", patience=patience) == expected
 
 
 def test_the_evaluation_after_a_training_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:

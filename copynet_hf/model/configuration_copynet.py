@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from copy import deepcopy
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from transformers import AutoConfig, PreTrainedConfig
@@ -34,7 +35,7 @@ class Mechanism(NamedTuple):
     tanh_readout: whether the readout is a tanh layer; else it is linear.
     generates: whether words that are not in the source can be written; else only the end symbol.
     retrieves: whether facts can be read and copied from.
-    options: the fields of `OPTIONS` that have an effect.
+    options: of the fields that only some mechanisms use, those that have an effect; others must have their default.
     """
 
     copies: bool = True
@@ -60,36 +61,18 @@ RECURRENT_OPTIONS: dict[str, tuple[tuple[object, ...], str]] = {
         "its layers have read context and embedding, so that scores are computed from the state alone",
     ),
 }
-# Fields that only some mechanisms use, and the value they must have in the others.
-OPTIONS: dict[str, object] = {
-    "attention": True,
-    "selective_read": False,
-    "use_coverage": False,
-    "coverage_loss_weight": 0.0,
-    "readout": None,
-    "tie_word_embeddings": False,
-    "copies_from": list(SOURCE_PARTS),
-    "num_features": 0,
-    "feature_vocab_size": 0,
-    "aligned_words": 0,
-    "frequent_words": 2_000,
-    "gated_loss": "mixture",
-    "gate_loss_weight": 1.0,
-    "copy_layer": -1,
-    "copy_head": None,
-}
-# Fields that only models with another field use, and the value they must have in the others.
-DEPENDENT_FIELDS: dict[str, tuple[str, object]] = {
-    "encoder_reads": ("encoder", "pieces"),
-    "encoder_pooling": ("encoder", "mean"),
-    "encoder_gru": ("encoder", False),
-    "initial_state": ("encoder", "first"),
-    "logits_scale": ("seq2seq", 1.0),
-    "logits_bias": ("seq2seq", False),
-    "copy_layer": ("decoder", -1),
-    "copy_head": ("decoder", None),
-    "use_coverage": ("attention", False),
-    "coverage_loss_weight": ("use_coverage", 0.0),
+# Fields that only models with another field use: in the others, they must have their default.
+DEPENDENT_FIELDS = {
+    "encoder_reads": "encoder",
+    "encoder_pooling": "encoder",
+    "encoder_gru": "encoder",
+    "initial_state": "encoder",
+    "logits_scale": "seq2seq",
+    "logits_bias": "seq2seq",
+    "copy_layer": "decoder",
+    "copy_head": "decoder",
+    "use_coverage": "attention",
+    "coverage_loss_weight": "use_coverage",
 }
 COPY_MECHANISMS = {
     "copynet": Mechanism(has_copy_projection=True, options=("attention", "selective_read", *COMMON_OPTIONS)),
@@ -440,16 +423,19 @@ class CopyNetConfig(CopyNetBaseConfig):
             raise ValueError(f"copies_from={list(memories)} may hold {' and '.join(map(repr, SOURCE_PARTS))}.")
         self.copies_from = [memory for memory in SOURCE_PARTS if memory in memories]
         self.readout = self._check_readout()
-        for name, absent in (OPTIONS | {"readout": list(self.mechanism.readout)}).items():
+        defaults = {field.name: field.default for field in fields(CopyNetConfig)}
+        # as filled in above for mechanisms without them
+        defaults |= {"selective_read": False, "copies_from": [*SOURCE_PARTS], "readout": [*self.mechanism.readout]}
+        for name in dict.fromkeys(name for each in COPY_MECHANISMS.values() for name in each.options):
             value = getattr(self, name)
-            if name not in self.mechanism.options and value != absent:
+            if name not in self.mechanism.options and value != defaults[name]:
                 others = ", ".join(repr(key) for key, other in COPY_MECHANISMS.items() if name in other.options)
                 raise ValueError(
                     f"{name}={value!r} has no effect with copy_mechanism={self.copy_mechanism!r}: leave {name} out "
                     f"(it is for {others})."
                 )
-        for name, (other, absent) in DEPENDENT_FIELDS.items():
-            if (value := getattr(self, name)) != absent and getattr(self, other) in (None, False):
+        for name, other in DEPENDENT_FIELDS.items():
+            if (value := getattr(self, name)) != defaults[name] and getattr(self, other) in (None, False):
                 raise ValueError(f"{name}={value!r} has no effect without {other}: set {other}, or leave {name} out.")
         if self.feature_vocab_size and not self.attention:
             raise ValueError(

@@ -130,17 +130,11 @@ class CopyNetTokenizer(ExtendedVocabulary, PreTrainedTokenizer):
         self.segmenter = segmenter
         self.max_source_oov = max_source_oov
         self.feature_vocab = number_entries("feature", feature_vocab or ())
-        if self.feature_vocab:  # else the tokenizer is saved without the field
-            kwargs["feature_vocab"] = list(self.feature_vocab)
         self.letter_vocab = number_entries("letter", letter_vocab or ())
-        if self.letter_vocab:
-            kwargs["letter_vocab"] = list(self.letter_vocab)
-        self.case_variants = case_variants
-        if case_variants:
-            kwargs["case_variants"] = True
-        self.fold_whitespace = fold_whitespace
-        if fold_whitespace:
-            kwargs["fold_whitespace"] = True
+        self.case_variants, self.fold_whitespace = case_variants, fold_whitespace
+        saved: dict[str, Any] = {"feature_vocab": [*self.feature_vocab], "letter_vocab": [*self.letter_vocab]}
+        saved |= {"case_variants": case_variants, "fold_whitespace": fold_whitespace}
+        kwargs |= {name: value for name, value in saved.items() if value}  # others are saved without the field
         self._vocab = check_vocab(vocab, [pad_token, bos_token, eos_token, unk_token], added)
         self.encoder_tokenizer: PieceTokenizer | None = None
         if encoder_tokenizer is not None:

@@ -70,6 +70,12 @@ def _short_collections() -> None:
     gc.enable()
 
 
+@pytest.fixture
+def only_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    """Commands of other tests have set another level."""
+    caplog.set_level("WARNING", "copynet_hf")
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of the real data: $COPYNET_DATA, else `shared/data` beside the repository."""

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -395,6 +397,26 @@ def serve_app(app: Any, **options: Any) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(20)
+
+
+@contextmanager
+def serve_folder(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yields the address, and the paths that were asked for."""
+    asked: list[str] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            super().do_GET()
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/", asked
+    server.shutdown()
+    server.server_close()
 
 
 def ask_app(app: Any, **fields: Any) -> tuple[int, Any]:

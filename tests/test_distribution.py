@@ -22,7 +22,9 @@ import copynet_hf
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-WITHOUT_CHECKOUT = ["test_configuration.py", "test_modeling.py", "test_tokenization.py", "test_web_export.py"]
+WITHOUT_CHECKOUT = [
+    f"test_{name}.py" for name in ("configuration", "modeling", "onnxruntime_web", "tokenization", "web_export")
+]
 TRAIN = """
 from copynet_hf.training.quickstart import run_quickstart
 

@@ -6,19 +6,24 @@ import itertools
 import json
 import random
 import shutil
-import tarfile
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from helpers import BART, LETTERED, refused, request_pair, serve_app, tiny_model, tiny_tokenizer, watch_tab
+from helpers import (
+    BART,
+    LETTERED,
+    refused,
+    request_pair,
+    serve_app,
+    serve_folder,
+    tiny_model,
+    tiny_tokenizer,
+    watch_tab,
+)
 from helpers import SEARCHES as ALL_SEARCHES
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
@@ -38,7 +43,6 @@ from copynet_hf.model.segmentation import (
 )
 from copynet_hf.model.source import add_spaces, find_matching_ids, skipped_ids
 from copynet_hf.serving import onnxruntime_web, web_export
-from copynet_hf.serving.onnxruntime_web import load_runtime
 from copynet_hf.serving.page import build_demo
 
 pytest.importorskip("onnxscript")
@@ -94,26 +98,6 @@ class Page(NamedTuple):
     address: str
     onnx: OnnxCopyNet
     tokenizer: CopyNetTokenizer
-
-
-@contextmanager
-def serve_folder(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yields the address, and the paths that were asked for."""
-    asked: list[str] = []
-
-    class Handler(SimpleHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            super().do_GET()
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
-    Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/", asked
-    server.shutdown()
-    server.server_close()
 
 
 def export_page(
@@ -781,76 +765,3 @@ def test_the_command_refuses_wrong_targets(capsys: pytest.CaptureFixture[str], t
     assert refused(capsys, "export", *argv, "--target=wasm").endswith("--target is wasm: choose onnx or web")
     message = refused(capsys, "export", *argv, "--examples", "a")
     assert message.endswith("--examples belongs to the page: use --target web, or leave it out")
-
-
-# ---- onnxruntime-web
-
-
-@pytest.fixture
-def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """A registry with a package of small files; the paths that were asked for."""
-    files = {name: name.encode() for name in onnxruntime_web.FILE_DIGESTS}
-    package = tmp_path / "registry" / "onnxruntime-web" / "-" / f"onnxruntime-web-{onnxruntime_web.VERSION}.tgz"
-    for name, content in files.items():
-        path = tmp_path / "package" / "dist" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    package.parent.mkdir(parents=True)
-    with tarfile.open(package, "w:gz") as archive:
-        archive.add(tmp_path / "package", "package")
-    digests = {name: onnxruntime_web._digest(content) for name, content in files.items()}
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(onnxruntime_web, "FILE_DIGESTS", digests)
-    with serve_folder(tmp_path / "registry") as (address, asked):
-        monkeypatch.setenv("NPM_CONFIG_REGISTRY", address)
-        yield asked
-
-
-def test_onnxruntime_web_is_downloaded_once(registry: list[str], tmp_path: Path) -> None:
-    files = load_runtime()
-    assert files == {name: name.encode() for name in onnxruntime_web.FILE_DIGESTS}
-    assert load_runtime() == files
-    assert load_runtime(tmp_path / "package") == files
-    assert len(registry) == 1
-    cached = next((tmp_path / "cache").rglob("*.wasm"))
-    cached.write_bytes(b"damaged")
-    assert load_runtime() == files
-    assert len(registry) == 2
-
-
-def test_a_download_that_breaks_off_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", "1000")
-            self.end_headers()
-            self.wfile.write(b"cut")
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.handle_request, daemon=True).start()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("NPM_CONFIG_REGISTRY", f"http://127.0.0.1:{server.server_address[1]}")
-    with pytest.raises(OSError, match=r"\.tgz cannot be downloaded \(IncompleteRead.*: check the network"):
-        load_runtime()
-    server.server_close()
-
-
-def test_another_onnxruntime_web_is_refused(
-    registry: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "package"
-    next(folder.rglob("*.wasm")).write_bytes(b"another version")
-    with pytest.raises(
-        ValueError, match=r"\.wasm is not the file of onnxruntime-web .*: pass the unpacked npm package"
-    ):
-        load_runtime(folder)
-    shutil.rmtree(folder / "dist")
-    with pytest.raises(ValueError, match=r"--onnxruntime_web .*package holds no ort\.wasm\.bundle\.min\.mjs: pass"):
-        load_runtime(folder)
-    name = next(iter(onnxruntime_web.FILE_DIGESTS))
-    monkeypatch.setitem(onnxruntime_web.FILE_DIGESTS, name, "sha512-")
-    with pytest.raises(ValueError, match=r"\.tgz is not onnxruntime-web .*, its SHA-512 differs"):
-        load_runtime()
-    monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9")
-    with pytest.raises(OSError, match=r"\.tgz cannot be downloaded \(.*\): check the network, or pass the unpacked"):
-        load_runtime()

@@ -160,15 +160,14 @@ def requests(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path
     `onnx`."""
 
     def make(folder: Path) -> None:
-        from helpers import request_pair, trained
+        from helpers import request_pair, save_parts, trained
 
         from copynet_hf import export_onnx
 
         generator = random.Random(0)
         pairs = [request_pair(generator) for _ in range(960)]
         model, tokenizer = trained(pairs, "word_punct", encoder_residual=True, tie_repetitions=True)
-        for part in (model, tokenizer):
-            part.save_pretrained(folder / "model")
+        save_parts(folder / "model", model, tokenizer)
         export_onnx(model, folder / "onnx", tokenizer)
 
     return made_once("requests", make)

@@ -221,13 +221,18 @@ def byte_level_tokenizer(texts: Iterable[str], vocab_size: int, **special: str) 
     return PreTrainedTokenizerFast(tokenizer_object=bpe, **special)
 
 
+def save_parts(folder: Path, *parts: Any) -> Path:
+    """Saves a model, its tokenizer, or whatever has `save_pretrained`, to one folder; returns it."""
+    for part in parts:
+        part.save_pretrained(folder)
+    return folder
+
+
 def save_tiny_model(folder: Path, seed: int = 0, search: Mapping[str, Any] | None = None, **fields: Any) -> Path:
     """Saves `tiny_model`, with these settings of its search, and `tiny_tokenizer`; returns the folder."""
     model = tiny_model(seed, **fields)
     model.generation_config.update(**search or {})
-    model.save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
+    return save_parts(folder, model, tiny_tokenizer())
 
 
 # Rows of different lengths; 13 and 14 are words outside the vocabulary, 13 stands twice in the first row.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ask_app, tiny_model, write_rows
+from helpers import ask_app, save_parts, tiny_model, write_rows
 from test_predictor import make_tokenizer
 from test_web_export import count_units, export_page, open_page, run_script
 from transformers import AutoTokenizer, pipeline
@@ -67,9 +67,7 @@ def folder(request: pytest.FixtureRequest, requests: Path, tmp_path_factory: pyt
         tokenizer = tokenizer if request.param == "words" else make_letters(tokenizer)
         shutil.copytree(requests / "onnx", folder / "onnx")
         tokenizer.save_pretrained(folder / "onnx")
-    for part in (model, tokenizer):
-        part.save_pretrained(folder)
-    return folder
+    return save_parts(folder, model, tokenizer)
 
 
 def describe(outputs: list[list[Prediction]]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import Dataset
-from helpers import tiny_model, tiny_tokenizer, write_rows
+from helpers import save_parts, tiny_model, tiny_tokenizer, write_rows
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
 from copynet_hf import CopyNetPredictor, OnnxCopyNet
@@ -172,8 +172,7 @@ def test_facts_are_read_from_their_column(folders: Folders) -> None:
 def test_features_are_read_from_their_column_as_lists_or_strings(tmp_path: Path) -> None:
     tokenizer = tiny_tokenizer(feature_vocab=["V", "PST", "PRS"])
     model = tiny_model(feature_vocab_size=tokenizer.feature_vocab_size, seed=2)
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    save_parts(tmp_path, model, tokenizer)
     texts, features = ["a b X", "a b X", "c"], [["V", "PST"], ["V", "PRS"], []]
     inputs = tokenizer(texts, features=features, padding=True, return_tensors="pt")
     ids = model.generate(**inputs, max_new_tokens=5, forbid_unk=True)

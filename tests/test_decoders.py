@@ -21,6 +21,7 @@ from helpers import (
     TARGETS,
     batch,
     padded,
+    save_parts,
     sources,
     tiny_model,
     tiny_tokenizer,
@@ -325,8 +326,7 @@ def test_an_encoder_over_words_reads_their_embeddings(family: str) -> None:
 @pytest.mark.parametrize("changes", [{}, {"decoder": BART}, {"copy_mechanism": "retrieval"}], ids=str)
 def test_an_encoder_over_words_is_trained_searched_and_saved(changes: dict[str, Any], tmp_path: Any) -> None:
     model = tiny_model(encoder=decoder("t5", num_decoder_layers=1), encoder_reads="words", **changes)
-    model.save_pretrained(tmp_path)
-    tiny_tokenizer().save_pretrained(tmp_path)
+    save_parts(tmp_path, model, tiny_tokenizer())
     loaded, tokenizer = load_model(str(tmp_path), "cpu")
     assert torch.equal(loaded(**batch()).logits, model(**batch()).logits)
     found = model.generate(**sources(), num_beams=3, max_new_tokens=5)

@@ -4,7 +4,7 @@ BERT has a GRU and a Transformers decoder, too, whose past grows from nothing.""
 from __future__ import annotations
 
 import pytest
-from helpers import BART, check_same_outputs
+from helpers import BART, check_same_outputs, save_parts
 from tiny_encoders import FAMILIES, TEXTS, copynet_over, save_encoder, word_tokenizer
 
 from copynet_hf.cli import main
@@ -34,8 +34,7 @@ def exported(request, tmp_path_factory):
         name = save_encoder(folders[0], "bert" if is_fact else request.param)
         tokenizer = word_tokenizer(name)
         model = copynet_over(name, tokenizer, copy_mechanism="retrieval" if is_fact else "copynet")
-    for part in (model, tokenizer):
-        part.save_pretrained(folders[1])
+    save_parts(folders[1], model, tokenizer)
     assert main(["export", f"--model={folders[1]}", f"--output_dir={folders[2]}"]) == 0
     return model, tokenizer, OnnxCopyNet.from_pretrained(folders[2], threads=1), folders[2]
 

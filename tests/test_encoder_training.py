@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from datasets import Dataset
-from helpers import find_blocks
+from helpers import find_blocks, save_parts
 from tiny_encoders import (
     SUMMARIES,
     TEXTS,
@@ -164,8 +164,7 @@ def test_the_encoder_runs_once_for_each_text(bert, tmp_path):
 def test_arguments_that_contradict_each_other_are_refused(arguments, changes, message, bert, tmp_path):
     if "model_name_or_path" in changes:
         tokenizer = word_tokenizer(bert)
-        copynet_over(bert, tokenizer).save_pretrained(tmp_path / "saved")
-        tokenizer.save_pretrained(tmp_path / "saved")
+        save_parts(tmp_path / "saved", copynet_over(bert, tokenizer), tokenizer)
         changes = {"model_name_or_path": str(tmp_path / "saved"), "min_frequency": None}
     with pytest.raises(ValueError, match=message):
         train_from_arguments(arguments | changes)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from helpers import MECHANISMS, TINY, tiny_model
+from helpers import MECHANISMS, TINY, save_parts, tiny_model
 from oracle import Oracle
 from tiny_encoders import FAMILIES, SUMMARIES, TEXTS, batch_of, copynet_over, save_encoder, word_tokenizer
 from torch import nn
@@ -197,8 +197,7 @@ def test_the_limit_is_the_tokenizers_or_the_configs(folders, tmp_path):
     own = AutoTokenizer.from_pretrained(folders["bert"])
     own.model_max_length = int(1e30)
     assert word_tokenizer(own).encoder_tokenizer.max_length is None
-    AutoModel.from_pretrained(folders["bert"]).save_pretrained(tmp_path)
-    own.save_pretrained(tmp_path)
+    save_parts(tmp_path, AutoModel.from_pretrained(folders["bert"]), own)
     assert word_tokenizer(str(tmp_path)).encoder_tokenizer.max_length == 64
     shorter = word_tokenizer(str(tmp_path), encoder_max_length=20)
     assert shorter.encoder_tokenizer.max_length == 20
@@ -214,8 +213,7 @@ def test_the_limit_is_the_tokenizers_or_the_configs(folders, tmp_path):
 def test_the_configs_limit_does_not_count_positions_of_padding(folders, tmp_path):
     own = AutoTokenizer.from_pretrained(folders["roberta"])
     own.model_max_length = int(1e30)
-    AutoModel.from_pretrained(folders["roberta"]).save_pretrained(tmp_path)
-    own.save_pretrained(tmp_path)
+    save_parts(tmp_path, AutoModel.from_pretrained(folders["roberta"]), own)
     tokenizer = word_tokenizer(str(tmp_path))
     assert tokenizer.encoder_tokenizer.max_length == 64  # of 66 positions
     model = copynet_over(str(tmp_path), tokenizer)
@@ -472,8 +470,7 @@ def test_a_frozen_encoder_gets_no_gradients_and_has_no_dropout(over):
 @families
 def test_a_saved_model_is_the_same_when_loaded(folders, made, family, tmp_path):
     model, tokenizer = made[family]
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    save_parts(tmp_path, model, tokenizer)
     loaded, info = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     words = AutoTokenizer.from_pretrained(tmp_path)

@@ -17,6 +17,7 @@ from helpers import (
     find_blocks,
     padded,
     refused,
+    save_parts,
     save_tiny_model,
     sources,
     tiny_model,
@@ -272,8 +273,7 @@ def test_members_over_a_transformers_encoder_and_over_words(tmp_path: Path) -> N
     for outputs, text in zip(together, ENCODER_TEXTS, strict=True):
         (alone,) = predict(ensemble, tokenizer, [text], **options)
         assert [vars(output) for output in outputs] == [near(output) for output in alone]
-    ensemble.save_pretrained(tmp_path / "saved")
-    tokenizer.save_pretrained(tmp_path / "saved")
+    save_parts(tmp_path / "saved", ensemble, tokenizer)
     assert predict(*load_model(str(tmp_path / "saved"), "cpu"), ENCODER_TEXTS, **options) == together
 
 
@@ -304,9 +304,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("saved") / "my-ensemble"
     ensemble = make_ensemble()
     ensemble.generation_config.update(num_beams=2, forbid_unk=True, max_new_tokens=6)
-    ensemble.save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return folder
+    return save_parts(folder, ensemble, tiny_tokenizer())
 
 
 def test_a_saved_ensemble_loads_by_the_auto_classes_and_is_saved_again_byte_for_byte(
@@ -321,8 +319,7 @@ def test_a_saved_ensemble_loads_by_the_auto_classes_and_is_saved_again_byte_for_
     assert torch.equal(loaded.generate(**sources()), ensemble.generate(**sources(), **options))
     tied = loaded.members[1]
     assert tied.lm_head.weight is tied.get_input_embeddings().weight
-    loaded.save_pretrained(tmp_path / "my-ensemble")
-    tiny_tokenizer().save_pretrained(tmp_path / "my-ensemble")
+    save_parts(tmp_path / "my-ensemble", loaded, tiny_tokenizer())
     for path in saved.iterdir():
         assert (tmp_path / "my-ensemble" / path.name).read_bytes() == path.read_bytes(), path.name
 
@@ -493,8 +490,7 @@ def test_pieces_are_those_of_every_member(tmp_path: Path) -> None:
     folders = [str(tmp_path / str(limit)) for limit in (24, 16)]
     for folder, limit in zip(folders, (24, 16), strict=True):
         tokenizer = word_tokenizer(name, encoder_max_length=limit)
-        for part in (copynet_over(name, tokenizer), tokenizer):
-            part.save_pretrained(folder)
+        save_parts(folder, copynet_over(name, tokenizer), tokenizer)
     _, tokenizer = join_models(folders)
     assert tokenizer.encoder_tokenizer.max_length == 16
     path = Path(folders[1]) / "encoder_tokenizer.json"

@@ -19,6 +19,7 @@ from helpers import (
     beside,
     padded,
     refused,
+    save_parts,
     serve_app,
     sources,
     tiny_model,
@@ -150,8 +151,7 @@ def test_features_with_a_transformers_encoder(tmp_path: Path) -> None:
     assert not torch.allclose(logits[0], logits[2], atol=1e-3)  # the same text
     model(**inputs, labels=words).loss.backward()
     assert model.get_encoder().feature_embeddings.weight.grad[2:].abs().min() > 0
-    model.save_pretrained(tmp_path / "saved")
-    tokenizer.save_pretrained(tmp_path / "saved")
+    save_parts(tmp_path / "saved", model, tokenizer)
     expected = predict(model, tokenizer, texts, features=tags, num_beams=2, max_new_tokens=6)
     loaded = load_model(str(tmp_path / "saved"), "cpu")
     assert predict(*loaded, texts, features=tags, num_beams=2, max_new_tokens=6) == expected

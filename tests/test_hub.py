@@ -13,7 +13,7 @@ import pytest
 import torch
 from datasets import Dataset
 from elsewhere import OPTIONAL, answer_all, answers, run_elsewhere
-from helpers import find_blocks, save_tiny_model, tiny_model, tiny_tokenizer
+from helpers import find_blocks, save_parts, save_tiny_model, tiny_model, tiny_tokenizer
 from huggingface_hub import ModelCard
 from local_hub import CARD, push
 from test_decoder_runtimes import make_pretrained
@@ -119,8 +119,7 @@ def saved(pushed: Pushed, tmp_path_factory: pytest.TempPathFactory) -> Saved:
     for name, make in MODELS.items():
         case = make(folder / f"of {name}")
         case.model.generation_config.update(num_beams=2, forbid_unk=True, max_new_tokens=6)
-        for part in (case.model, case.tokenizer):
-            part.save_pretrained(folder / name)
+        save_parts(folder / name, case.model, case.tokenizer)
         calls[name] = {"name": str(folder / name), "texts": case.texts, "features": case.features}
         calls[name]["with_states"] = name != "ensemble"
         expected[name] = answers(**calls[name])

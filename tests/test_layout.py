@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from helpers import tiny_model, tiny_tokenizer
+from helpers import save_parts, tiny_model, tiny_tokenizer
 
 from copynet_hf import CopyNetEnsemble
 
@@ -84,9 +84,7 @@ def test_the_models_room_is_what_is_saved(tmp_path):
     model, room = tiny_model(), {file for file in FILES if file.startswith("model/")}
     of_ensembles = {"model/modeling_ensemble.py", "model/configuration_ensemble.py"}
     for each, expected in ((model, room - of_ensembles), (CopyNetEnsemble.from_models([model]), room)):
-        folder = tmp_path / type(each).__name__
-        each.save_pretrained(folder)
-        tiny_tokenizer().save_pretrained(folder)
+        folder = save_parts(tmp_path / type(each).__name__, each, tiny_tokenizer())
         assert {f"model/{path.name}" for path in folder.glob("*.py")} == expected
 
 

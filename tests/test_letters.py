@@ -23,6 +23,7 @@ from helpers import (
     check_same_outputs,
     flat,
     padded,
+    save_parts,
     sources,
     tiny_model,
     tiny_tokenizer,
@@ -307,8 +308,7 @@ def test_points_have_no_letters() -> None:
 
 
 def test_a_saved_tokenizer_has_the_models_letters(tmp_path: Path) -> None:
-    for part in (make(), make_tokenizer()):
-        part.save_pretrained(tmp_path)
+    save_parts(tmp_path, make(), make_tokenizer())
     model, tokenizer = load_model(str(tmp_path))
     assert tokenizer.letter_vocab == make_tokenizer().letter_vocab
     predict(model, tokenizer, TEXTS, max_new_tokens=6)
@@ -324,11 +324,9 @@ def test_models_with_letters_and_without_join_an_ensemble(tmp_path: Path) -> Non
     parts = {"a": tiny_tokenizer(), "b": in_another_case, "c": make_tokenizer()}
     for name, tokenizer in parts.items():
         model = tiny_model() if name == "a" else make()
-        model.save_pretrained(tmp_path / name)
-        tokenizer.save_pretrained(tmp_path / name)
+        save_parts(tmp_path / name, model, tokenizer)
     ensemble, tokenizer = join_models([str(tmp_path / "a"), str(tmp_path / "b")])
-    ensemble.save_pretrained(tmp_path / "both")
-    tokenizer.save_pretrained(tmp_path / "both")
+    save_parts(tmp_path / "both", ensemble, tokenizer)
     loaded, tokenizer = load_model(str(tmp_path / "both"), "cpu")
     assert tokenizer("xyz A")["letter_ids"] == in_another_case("xyz A")["letter_ids"] == [0, 2, 3, 4, 0, 11, 1]
     with pytest.raises(ValueError, match=r"has the case variants setting 'False' where .*b has 'True'"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from datasets import Dataset
-from helpers import tiny_model, tiny_tokenizer
+from helpers import save_parts, tiny_model, tiny_tokenizer
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, pipeline
 from transformers.utils import logging
@@ -115,8 +115,7 @@ def words_and_places(pipe: Any) -> list[Any]:
 
 def test_a_saved_folder_loads_without_trust_remote_code(tmp_path: Path) -> None:
     model, tokenizer = tiny_model(seed=1), tiny_tokenizer()
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
+    save_parts(tmp_path / "model", model, tokenizer)
     pipe = pipeline("copy-text2text", model=str(tmp_path / "model"))
     assert words_and_places(pipe) == words_and_places(make(model, tokenizer))
     pipe.save_pretrained(tmp_path / "again")

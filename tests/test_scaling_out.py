@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import tiny_model, tiny_tokenizer
+from helpers import save_parts, tiny_model, tiny_tokenizer
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from copynet_hf import CopyNetPredictor
@@ -32,8 +32,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_ray_maps_a_predictor(cluster: None, tmp_path: Path) -> None:
     model, tokenizer = tiny_model(seed=4), tiny_tokenizer()
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    save_parts(tmp_path, model, tokenizer)
     texts = [f"a b X{number} {'c ' * (number % 4)}Y" for number in range(40)]
     network, words = AutoModelForSeq2SeqLM.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
     expected = {}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from datasets import Dataset
-from helpers import check_same_outputs, padded, tiny_tokenizer, write_rows
+from helpers import check_same_outputs, padded, save_parts, tiny_tokenizer, write_rows
 from tiny_encoders import CORPUS, SUMMARIES, TEXTS
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
@@ -177,8 +177,7 @@ def test_it_is_saved_with_the_weights_it_shares(
     added = model.model.decoder.copy_proj.weight.numel() + 1
     bias = model.lm_head.weight.shape[0] if hasattr(own, "final_logits_bias") else 0
     assert model.num_parameters() == own.num_parameters() + added + bias
-    for part in (model, tokenizer):
-        part.save_pretrained(tmp_path)
+    save_parts(tmp_path, model, tokenizer)
     loaded, _ = load_model(str(tmp_path), "cpu")
     assert (loaded.lm_head.weight is loaded.get_input_embeddings().weight) == is_tied
     inputs = sources(tokenizer) | {"labels": padded([[5, 6, 2]] * 5, -100)}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from helpers import SIZES, byte_level_tokenizer, write_requests, write_rows
+from helpers import SIZES, byte_level_tokenizer, save_parts, write_requests, write_rows
 from transformers import Seq2SeqTrainingArguments
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
@@ -307,8 +307,7 @@ def test_training_continues_from_a_model_in_float32_whatever_it_was_saved_in(
     files: dict[str, Any], first: str, tmp_path: Path
 ) -> None:
     old, tokenizer = load_model(first)
-    for part in (old.to(torch.bfloat16), tokenizer):
-        part.save_pretrained(tmp_path / "half")
+    save_parts(tmp_path / "half", old.to(torch.bfloat16), tokenizer)
     start = {**files, "model_name_or_path": str(tmp_path / "half"), "max_steps": 1, "learning_rate": 0.0}
     train_from_arguments({**start, "output_dir": str(tmp_path / "b"), "dropout": 0.4})
     new = CopyNetForConditionalGeneration.from_pretrained(tmp_path / "b")

@@ -18,6 +18,7 @@ from helpers import (
     LETTERED,
     refused,
     request_pair,
+    save_parts,
     serve_app,
     serve_folder,
     tiny_model,
@@ -114,8 +115,7 @@ def export_page(
         for name in ("encoder.onnx", "decoder.onnx"):
             shutil.copy(graphs / name, folder)
 
-    for part in (model, tokenizer):
-        part.save_pretrained(folder / "saved model")
+    save_parts(folder / "saved model", model, tokenizer)
     argv = ["export", "--target=web", f"--model={folder / 'saved model'}", f"--output_dir={folder / 'page'}"]
     with pytest.MonkeyPatch.context() as patch:
         if graphs:

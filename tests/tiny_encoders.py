@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from helpers import byte_level_tokenizer
+from helpers import byte_level_tokenizer, save_parts
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import (
     AutoModel,
@@ -157,9 +157,7 @@ def save_encoder(folder: Path, family: str = "bert", **changes: Any) -> str:
     with torch.no_grad():
         for parameter in model.parameters():  # larger than by default, so that no mistake is small
             parameter.mul_(3.0)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+    return str(save_parts(folder, model, tokenizer))
 
 
 def word_tokenizer(encoder: Any, segmenter: str = "whitespace", texts: list[str] = SUMMARIES, **kwargs: Any):

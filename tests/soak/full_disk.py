@@ -29,7 +29,7 @@ from harness import (
 from kills import training_command, write_pairs
 
 import torch  # isort: skip - after harness, which sets the number of threads
-from helpers import tiny_model, tiny_tokenizer
+from helpers import save_parts, tiny_model, tiny_tokenizer
 from safetensors.torch import load_file
 
 import copynet_hf.training.run  # noqa: F401 - imported once, so that the forked trainings start at once
@@ -62,8 +62,7 @@ def save_under_limit(
 ) -> tuple[str, str]:
     """Saves `new` over `old`; returns what the folder holds then, and what went wrong."""
     shutil.rmtree(folder, ignore_errors=True)
-    for part in (old, tiny_tokenizer()):
-        part.save_pretrained(folder)
+    save_parts(folder, old, tiny_tokenizer())
 
     def save() -> int:
         limit_file_size(limit)

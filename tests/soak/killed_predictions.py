@@ -17,7 +17,7 @@ from pathlib import Path
 from harness import Check, last_line, parse_arguments, start_forked, temporary_folder, wait_until_ended
 
 import torch  # isort: skip - after harness, which sets the number of threads
-from helpers import tiny_model, tiny_tokenizer
+from helpers import save_parts, tiny_model, tiny_tokenizer
 
 import copynet_hf.inference.file_prediction  # noqa: F401 - imported once, so that the forked runs start at once
 from copynet_hf.cli import main as run_command
@@ -44,8 +44,7 @@ class Prediction:
     def __init__(self, folder: Path) -> None:
         self.folder, self.log, self.kills = folder, folder / "log.txt", 0
         self.model, self.rows = folder / "model", folder / "in.jsonl"
-        tiny_model(copy_mechanism="pointer", max_source_oov=4).save_pretrained(self.model)
-        tiny_tokenizer().save_pretrained(self.model)
+        save_parts(self.model, tiny_model(copy_mechanism="pointer", max_source_oov=4), tiny_tokenizer())
         write_input(self.rows)
 
     def start(self, output: Path, window: int) -> int:

@@ -30,7 +30,7 @@ import datasets  # isort: skip - after harness, which sets the cache
 import pyarrow as pa
 import pyarrow.parquet
 import torch
-from helpers import tiny_model, tiny_tokenizer
+from helpers import save_parts, tiny_model, tiny_tokenizer
 
 from copynet_hf import load_pairs
 from copynet_hf.inference.predictor import predict_in_batches
@@ -299,8 +299,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     datasets.disable_progress_bars()
     with temporary_folder() as folder:
         intact = folder / "intact"
-        for part in (tiny_model(seed=1), tiny_tokenizer()):
-            part.save_pretrained(intact)
+        save_parts(intact, tiny_model(seed=1), tiny_tokenizer())
         check_one_file = partial(check_file, folder, arguments.seed)
         check_one_folder = partial(check_folder, folder, intact, arguments.seed)
         if arguments.only is not None or arguments.only_folder is not None:

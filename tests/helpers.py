@@ -16,7 +16,7 @@ from copy import deepcopy
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -32,6 +32,9 @@ from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTo
 from copynet_hf.cli import main
 from copynet_hf.data import quickstart_pairs
 from copynet_hf.model.prediction import predict
+
+if TYPE_CHECKING:
+    from transformers import Seq2SeqTrainingArguments
 
 # Odd, different sizes: a swapped dimension cannot go unnoticed.
 TINY = {
@@ -280,6 +283,13 @@ def write_requests(folder: Path, **sizes: int) -> dict[str, str]:
     """Writes the quickstart's pairs, so many of each split; returns the arguments that name the files."""
     files = {split: write_rows(folder / f"{split}.jsonl", quickstart_pairs(split, n)) for split, n in sizes.items()}
     return {f"{split}_file": path for split, path in files.items()}
+
+
+def training_arguments(folder: Path, **more: Any) -> Seq2SeqTrainingArguments:
+    """Those of a Trainer on the CPU, which reports to nothing."""
+    from transformers import Seq2SeqTrainingArguments
+
+    return Seq2SeqTrainingArguments(str(folder), use_cpu=True, report_to="none", **more)
 
 
 def padded(rows: list[list[int]], value: int, side: str = "right") -> torch.Tensor:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from datasets import Dataset
-from helpers import SIZES, trained
+from helpers import SIZES, trained, training_arguments
 from test_compound_copies import calls, train
-from transformers import Seq2SeqTrainingArguments, TrainerCallback
+from transformers import TrainerCallback
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration
 from copynet_hf.arguments import TrainArguments
@@ -21,19 +21,22 @@ from copynet_hf.training.dataset import encode_pairs
 from copynet_hf.training.trainer import CopyNetTrainer, EpochSampler
 
 
+def make_trainer(
+    folder: Path, splits: dict[str, Dataset], share: float, *, mechanism: str = "copynet", **more: Any
+) -> CopyNetTrainer:
+    """A trainer of a new model, which draws this share of augmented pairs, with more arguments of the library's."""
+    tokenizer = train(splits["train"])
+    config = CopyNetConfig.for_tokenizer(tokenizer, copy_mechanism=mechanism, **SIZES)
+    args = training_arguments(folder, **more)
+    model = CopyNetForConditionalGeneration(config)
+    return CopyNetTrainer(model, tokenizer, splits, args, TrainArguments(compound_copies=share))
+
+
 @pytest.mark.parametrize("mechanism", ["copynet", "pointer_generator", "none"])
 def test_the_training_pairs_alone_change_and_only_where_the_model_copies(mechanism: str, tmp_path: Path) -> None:
     pairs = calls(50)
-    tokenizer = train(pairs)
-    config = CopyNetConfig.for_tokenizer(tokenizer, copy_mechanism=mechanism, **SIZES)
-    trainer = CopyNetTrainer(
-        CopyNetForConditionalGeneration(config),
-        tokenizer,
-        {"train": pairs, "validation": pairs},
-        Seq2SeqTrainingArguments(str(tmp_path), use_cpu=True, report_to="none"),
-        TrainArguments(compound_copies=0.9),
-    )
-    same = encode_pairs(pairs, tokenizer)["labels"]
+    trainer = make_trainer(tmp_path, {"train": pairs, "validation": pairs}, 0.9, mechanism=mechanism)
+    same = encode_pairs(pairs, trainer.processing_class)["labels"]
     assert list(trainer.eval_dataset["labels"]) == list(same)
     loader = trainer.get_train_dataloader()
     rows = [row for batch in loader.batch_sampler for row in batch]
@@ -46,11 +49,7 @@ def test_the_training_pairs_alone_change_and_only_where_the_model_copies(mechani
 
 def test_more_training_pairs_have_fewer_versions_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compound_copies, "MAX_AUGMENTED", 60)
-    pairs = calls(30)
-    tokenizer = train(pairs)
-    model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, **SIZES))
-    args = Seq2SeqTrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
-    trainer = CopyNetTrainer(model, tokenizer, {"train": pairs}, args, TrainArguments(compound_copies=0.3))
+    trainer = make_trainer(tmp_path, {"train": calls(30)}, 0.3)
     assert trainer.compounds is not None
     assert len(trainer.compounds) == 60
     assert max(row for batch in trainer.get_train_dataloader().batch_sampler for row in batch) < 90
@@ -59,12 +58,7 @@ def test_more_training_pairs_have_fewer_versions_each(tmp_path: Path, monkeypatc
 def test_an_evaluation_tells_callbacks_of_its_own_pairs_and_builds_one_loader_for_augmented_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = calls(30)
-    tokenizer = train(pairs)
-    model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, **SIZES))
-    args = Seq2SeqTrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
-    splits = {"train": pairs, "validation": pairs}
-    trainer = CopyNetTrainer(model, tokenizer, splits, args, TrainArguments(compound_copies=0.3))
+    trainer = make_trainer(tmp_path, dict.fromkeys(("train", "validation"), calls(30)), 0.3)
     monkeypatch.setattr("copynet_hf.training.trainer.measure_accuracy", lambda *_: {"sequence_accuracy": 100.0})
     seen: list[int] = []
 
@@ -130,18 +124,12 @@ def test_an_evaluation_says_how_many_augmented_pairs_are_right_once_half_of_the_
 ) -> None:
     """Of a model that has learned to copy names of one word, with and without the augmentation."""
     pairs = Dataset.from_list([{"text": row["text"], "summary": row["text"].split()[1]} for row in calls(200)])
-    tokenizer = train(pairs)
+    wrong = {"text": "Call Nobody from Ulm", "summary": "Ulm"}  # the others have the second word
+    splits = {"train": pairs, "validation": Dataset.from_list([*pairs.select(range(29)), wrong])}
+    schedule = {"learning_rate": 0.02, "num_train_epochs": 8, "seed": 1}
     shares = []
     for share in (0.0, 0.3):
-        config = CopyNetConfig.for_tokenizer(tokenizer, **SIZES)
-        args = Seq2SeqTrainingArguments(
-            str(tmp_path / str(share)), use_cpu=True, report_to="none", learning_rate=0.02, num_train_epochs=8, seed=1
-        )
-        wrong = {"text": "Call Nobody from Ulm", "summary": "Ulm"}  # the others have the second word
-        splits = {"train": pairs, "validation": Dataset.from_list([*pairs.select(range(29)), wrong])}
-        trainer = CopyNetTrainer(
-            CopyNetForConditionalGeneration(config), tokenizer, splits, args, TrainArguments(compound_copies=share)
-        )
+        trainer = make_trainer(tmp_path / str(share), splits, share, **schedule)
         trainer.train()
         metrics = trainer.evaluate()
         assert metrics["eval_sequence_accuracy"] == pytest.approx(100 * 29 / 30)
@@ -149,9 +137,11 @@ def test_an_evaluation_says_how_many_augmented_pairs_are_right_once_half_of_the_
     assert shares[0] is None
     assert shares[1] > 50
 
+    model, tokenizer = trainer.copynet, trainer.processing_class
+
     def evaluate(*validation: dict[str, str]) -> dict[str, float]:
         splits = {"train": pairs, "validation": Dataset.from_list([*validation])}
-        again = CopyNetTrainer(trainer.copynet, tokenizer, splits, args, TrainArguments(compound_copies=share))
+        again = CopyNetTrainer(model, tokenizer, splits, trainer.args, TrainArguments(compound_copies=share))
         return again.evaluate()
 
     metrics = evaluate(*pairs.select(range(29)))
@@ -159,7 +149,7 @@ def test_an_evaluation_says_how_many_augmented_pairs_are_right_once_half_of_the_
     compounds = take_compounds(pairs.select(range(29)), tokenizer, 512, None)
     assert compounds is not None
     assert len(compounds) > 64
-    outputs = predict(trainer.copynet, tokenizer, list(compounds["text"]), num_beams=1)
+    outputs = predict(model, tokenizer, list(compounds["text"]), num_beams=1)
     right = sum(output.text == target for (output, *_), target in zip(outputs, compounds["summary"], strict=True))
     assert metrics["eval_compound_accuracy"] == pytest.approx(100 * right / len(compounds))
     assert 50 < metrics["eval_compound_accuracy"] < 100

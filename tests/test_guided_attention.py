@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from helpers import tiny_model
-from transformers import Seq2SeqTrainingArguments
+from helpers import tiny_model, training_arguments
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.arguments import TrainArguments
@@ -195,15 +194,13 @@ def make_trainer(task: Guided, tmp_path: Any) -> Any:
         torch.manual_seed(0)
         sizes = {"embedding_size": 32, "hidden_size": 64, "encoder_hidden_size": 32, "attention_size": 32}
         model = CopyNetForConditionalGeneration(CopyNetConfig.for_tokenizer(tokenizer, dropout=0.0, **sizes))
-        arguments = Seq2SeqTrainingArguments(
-            output_dir=str(tmp_path),
+        arguments = training_arguments(
+            tmp_path,
             max_steps=160,
             learning_rate=5e-3,
             per_device_train_batch_size=16,
             save_strategy="no",
-            report_to="none",
             disable_tqdm=True,
-            use_cpu=True,
             dataloader_pin_memory=False,
         )
         run = TrainArguments(vocabulary_dropout=0.0, ema_decay=0.0, **options)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from helpers import POINTER, padded, sources, tiny_model, write_rows
-from transformers import DefaultDataCollator, Seq2SeqTrainer, Seq2SeqTrainingArguments
+from helpers import POINTER, padded, sources, tiny_model, training_arguments, write_rows
+from transformers import DefaultDataCollator, Seq2SeqTrainer
 from transformers.trainer_pt_utils import LabelSmoother
 
 from copynet_hf import CopyNetConfig
@@ -86,9 +86,7 @@ def test_the_librarys_trainer_does_not_drop_another_loss(fields: dict[str, Any],
     model, targets = tiny_model(**fields), {"labels": [[4, 2]] * 4, "decoder_input_ids": [[1, 4]] * 4}
     columns = sources() | {name: torch.tensor(ids) for name, ids in targets.items()}
     rows = [{name: tensor[row] for name, tensor in columns.items()} for row in range(4)]
-    args = Seq2SeqTrainingArguments(
-        str(tmp_path), max_steps=1, label_smoothing_factor=0.1, use_cpu=True, report_to="none"
-    )
+    args = training_arguments(tmp_path, max_steps=1, label_smoothing_factor=0.1)
     trainer = Seq2SeqTrainer(model, args, train_dataset=rows, data_collator=DefaultDataCollator())
     with pytest.raises(ValueError, match=r"_loss\w* is \S+, but with label_smoothing_factor"):
         trainer.train()
@@ -112,9 +110,7 @@ def test_the_librarys_trainer_does_not_learn_words_that_cannot_be_written(
     fields: dict[str, Any], word: int, is_smoothed: bool, tmp_path: Path
 ) -> None:
     """With label smoothing, or a loss of the user's, it takes the labels away and looks them up in the logits."""
-    args = Seq2SeqTrainingArguments(
-        str(tmp_path), max_steps=1, label_smoothing_factor=0.1 * is_smoothed, use_cpu=True, report_to="none"
-    )
+    args = training_arguments(tmp_path, max_steps=1, label_smoothing_factor=0.1 * is_smoothed)
     loss = None if is_smoothed else LabelSmoother(0.0)
 
     def train_on(target: list[int]) -> None:

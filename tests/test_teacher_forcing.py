@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from transformers import Seq2SeqTrainingArguments
+from helpers import training_arguments
 from transformers.trainer_utils import EvalPrediction
 
 from copynet_hf import CopyNetForConditionalGeneration, CopyNetTokenizer
@@ -44,13 +44,11 @@ def trained(quickstart: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
     """A model that gets some of its validation pairs right."""
     model, tokenizer = load_model(str(quickstart / "model"), "cpu")
     validation = [*quickstart_pairs("validation", 11), UNREACHABLE]
-    arguments = Seq2SeqTrainingArguments(
-        output_dir=str(tmp_path_factory.mktemp("trained")),
+    arguments = training_arguments(
+        tmp_path_factory.mktemp("trained"),
         per_device_eval_batch_size=5,
         train_sampling_strategy="group_by_length",
-        report_to="none",
         disable_tqdm=True,
-        use_cpu=True,
         dataloader_pin_memory=False,
     )
     pairs = dict.fromkeys(("train", "validation"), Dataset.from_list(validation))

@@ -118,6 +118,14 @@ def model(tokenizer: CopyNetTokenizer) -> CopyNetForConditionalGeneration:
     return CopyNetForConditionalGeneration(build_config(tokenizer, fields=SIZES)).eval()
 
 
+@pytest.fixture(scope="module")
+def saved_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of `tiny_model` and its tokenizer."""
+    from helpers import save_tiny_model
+
+    return save_tiny_model(tmp_path_factory.mktemp("saved"))
+
+
 @pytest.fixture(scope="session")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
     """A function that returns the folder of a name, which it has filled by `make(folder)` once for all files and

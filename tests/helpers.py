@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from copynet_hf import CopyNetConfig, CopyNetForConditionalGeneration, CopyNetTokenizer
 from copynet_hf.cli import main
@@ -259,9 +259,14 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: Any) -> str:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Writes JSON lines; returns the path."""
+    """Writes JSON lines, in a folder that need not be there; returns the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return str(path)
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
@@ -290,6 +295,18 @@ def training_arguments(folder: Path, **more: Any) -> Seq2SeqTrainingArguments:
     from transformers import Seq2SeqTrainingArguments
 
     return Seq2SeqTrainingArguments(str(folder), use_cpu=True, report_to="none", **more)
+
+
+def loop_over_generate(folder: Path, texts: list[str], facts: list[Any] | None = None, **options: Any) -> list[str]:
+    """The outputs of the texts, one at a time, by the library's own classes."""
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    outputs = []
+    for row, text in enumerate(texts):
+        more: dict[str, Any] = {} if facts is None else {"facts": [facts[row]]}
+        inputs = tokenizer([text], return_tensors="pt", **more)
+        ids = model.generate(**inputs, **options)
+        outputs += tokenizer.batch_decode(ids, source=[text], skip_special_tokens=True, **more)
+    return outputs
 
 
 def padded(rows: list[list[int]], value: int, side: str = "right") -> torch.Tensor:
@@ -395,6 +412,10 @@ def trained(
         optimizer.zero_grad()
     model.generation_config.num_beams = 3
     return model.eval(), tokenizer
+
+
+class Killed(BaseException):
+    """What no code of the run handles, as SIGKILL."""
 
 
 @contextmanager

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from datasets import Dataset
-from helpers import save_parts, tiny_model, tiny_tokenizer, write_rows
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
+from helpers import loop_over_generate, save_parts, tiny_model, tiny_tokenizer, write_rows
+from transformers import AutoTokenizer, pipeline
 
 from copynet_hf import CopyNetPredictor, OnnxCopyNet
 from copynet_hf.cli import main
@@ -56,18 +56,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory, exported_once: Callable[..
 @pytest.fixture(scope="module", params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
     return request.param
-
-
-def loop_over_generate(folder: Path, texts: list[str], facts: list[Any] | None = None, **options: Any) -> list[str]:
-    """The outputs of the texts, one at a time, by the library's own classes."""
-    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    outputs = []
-    for row, text in enumerate(texts):
-        more: dict[str, Any] = {} if facts is None else {"facts": [facts[row]]}
-        inputs = tokenizer([text], return_tensors="pt", **more)
-        ids = model.generate(**inputs, **options)
-        outputs += tokenizer.batch_decode(ids, source=[text], skip_special_tokens=True, **more)
-    return outputs
 
 
 @pytest.fixture(scope="module")

@@ -17,19 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from helpers import tiny_tokenizer, write_table
+from helpers import tiny_tokenizer, write_rows, write_table
 from test_lcsts import record, write
 
 from copynet_hf import load_lcsts, load_pairs
 from copynet_hf.commands.evaluate import EvaluateArguments
 from copynet_hf.data import DataFileError
 from copynet_hf.training.dataset import read_split
-
-
-def write_rows(path: Path, *rows: Any) -> Path:
-    lines = (row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in rows)
-    return write(path, "\n".join(lines) + "\n")
-
 
 pytestmark = pytest.mark.usefixtures("only_warnings")
 
@@ -47,7 +41,7 @@ def test_a_summary_of_named_values_becomes_a_line_of_text(tmp_path: Path, suffix
     if suffix == "parquet":
         datasets.Dataset.from_list(rows).to_parquet(path)
     else:
-        write_rows(path, *rows, {"text": "a", "slots": {"a": [["c"]]}}, {"text": "b", "slots": ["c"]})
+        write_rows(path, [*rows, {"text": "a", "slots": {"a": [["c"]]}}, {"text": "b", "slots": ["c"]}])
     pairs = load_pairs(path, text_column="text", summary_column="slots")["train"]
     assert pairs["summary"] == ["intent = PlayMusic | artist = westbam", "intent = GetWeather"]
     assert "empty 'slots'" in caplog.text
@@ -60,7 +54,7 @@ def test_json_lines_with_other_names_and_other_columns(tmp_path: Path) -> None:
         {"id": "x1", "document": "甲 乙", "n": 1, "tags": ["a"], "target": "甲"},
         {"id": "x2", "document": "丙 丁", "n": 2.5, "tags": [], "target": "丙", "late": True},
     ]
-    data = load_pairs(train_file=write_rows(tmp_path / "a.jsonl", *rows))["train"]
+    data = load_pairs(train_file=write_rows(tmp_path / "a.jsonl", rows))["train"]
     assert data.column_names == ["text", "summary", "id", "n", "tags", "late"]
     assert data[0] == {"text": "甲 乙", "summary": "甲", "id": "x1", "n": 1.0, "tags": ["a"], "late": None}
     assert data[1]["late"] is True
@@ -79,7 +73,7 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str, streamin
     elif suffix == "json":
         write(path, json.dumps(rows, indent=1))
     elif suffix == "jsonl":
-        write_rows(path, *rows)
+        write_rows(path, rows)
     else:
         with path.open("w", newline="", encoding="utf-8-sig") as file:
             writer = csv.DictWriter(file, rows[0], delimiter="\t" if suffix == "tsv" else ",")
@@ -90,7 +84,7 @@ def test_every_format_gives_the_same_pairs(tmp_path: Path, suffix: str, streamin
 
 
 def test_splits_can_be_files_of_different_formats(tmp_path: Path) -> None:
-    train = write_rows(tmp_path / "a.jsonl", {"source": "a b", "target": "a"})
+    train = write_rows(tmp_path / "a.jsonl", [{"source": "a b", "target": "a"}])
     test = write(tmp_path / "b.csv", "text,summary\nc d,c\n")
     data = load_pairs(train_file=train, test_file=test)
     assert {split: part[0] for split, part in data.items()} == {
@@ -134,7 +128,7 @@ def test_rows_with_malformed_facts_are_named_and_skipped(
 ) -> None:
     facts = [[["s", "p", "o"]], None, malformed, []]
     rows = [{"text": "a", "summary": str(number), "facts": cell} for number, cell in enumerate(facts)]
-    path = write_rows(tmp_path / "a.jsonl", *rows)
+    path = write_rows(tmp_path / "a.jsonl", rows)
     pairs = load_pairs(train_file=path)["train"]
     assert [(pair["summary"], pair["facts"]) for pair in pairs] == [("0", [["s", "p", "o"]]), ("1", None), ("3", [])]
     assert caplog.messages == [f"{path}: skipped 1 malformed row (line 3: 'facts' are not triples of strings)"]
@@ -175,7 +169,7 @@ def test_a_column_called_facts_that_holds_something_else_is_another_column(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, cells: list[object]
 ) -> None:
     rows = [{"text": "a", "summary": "b", "facts": cell} for cell in cells]
-    path = write_rows(tmp_path / "a.jsonl", *rows)
+    path = write_rows(tmp_path / "a.jsonl", rows)
     for _ in ("read", "from the cache"):
         caplog.clear()
         with caplog.at_level(logging.INFO, "copynet_hf"):
@@ -412,7 +406,8 @@ HOSTILE_JSON = {
 
 @pytest.mark.parametrize("line", HOSTILE_JSON.values(), ids=HOSTILE_JSON)
 def test_hostile_json_is_skipped(tmp_path: Path, line: str) -> None:
-    path = write_rows(tmp_path / "a.jsonl", PAIR, line, PAIR)
+    pair = json.dumps(PAIR)
+    path = write(tmp_path / "a.jsonl", f"{pair}\n{line}\n{pair}\n")
     assert len(load_pairs(train_file=path)["train"]) == 2
     for content in (line, f"[{line}]"):
         with pytest.raises(DataFileError, match=r"b\.json: "):
@@ -509,7 +504,7 @@ def test_workers_read_all_shards_of_a_stream_and_report_what_is_skipped(
 def test_columns_of_mixed_values_are_kept_as_json(tmp_path: Path) -> None:
     rows = [PAIR | {"extra": 1, "more": {"a": 1}}] * 1001  # types are found in batches of 1,000
     rows += [PAIR | {"extra": "two", "more": {"b": [2]}}, PAIR]
-    data = load_pairs(train_file=write_rows(tmp_path / "a.jsonl", *rows))["train"]
+    data = load_pairs(train_file=write_rows(tmp_path / "a.jsonl", rows))["train"]
     assert [data[0]["extra"], data[1001]["extra"]] == ["1", '"two"']
     assert [data[0]["more"], data[1001]["more"]] == ['{"a": 1}', '{"b": [2]}']
     assert data[1002] == PAIR | {"extra": None, "more": None}
@@ -531,7 +526,7 @@ def test_given_columns_are_used_and_columns_of_their_new_names_are_kept(tmp_path
 def test_columns_with_unusual_names_are_guessed_in_order_without_ids_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, streaming: bool
 ) -> None:
-    path = write_rows(tmp_path / "a.jsonl", {"id": "r1", "year": 3, "long": "a b", "short": "a"})
+    path = write_rows(tmp_path / "a.jsonl", [{"id": "r1", "year": 3, "long": "a b", "short": "a"}])
     for _ in range(2):  # the second time from the cache
         caplog.clear()
         with caplog.at_level(logging.INFO, "copynet_hf"):
@@ -548,7 +543,7 @@ def test_columns_with_unusual_names_are_guessed_in_order_without_ids_and_logged(
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["cached", "streaming"])
 def test_where_several_columns_could_be_meant_an_error_names_them(tmp_path: Path, streaming: bool) -> None:
-    path = write_rows(tmp_path / "a.jsonl", {"category": "files", "difficulty": "easy", "nl": "list", "cmd": "ls"})
+    path = write_rows(tmp_path / "a.jsonl", [{"category": "files", "difficulty": "easy", "nl": "list", "cmd": "ls"}])
     message = "the text and summary could be any of the columns 'category', 'difficulty', 'nl', 'cmd': pass "
     options = "text_column (--text_column) and summary_column (--summary_column)"
     with pytest.raises(ValueError, match=re.escape(f"{path}: {message}{options}")):
@@ -690,7 +685,7 @@ def test_usual_names_are_found_between_spaces_and_records_beside_ids(tmp_path: P
     (tmp_path / "a.csv").write_text("text, summary, score\na b,a,high\n")
     assert load_pairs(train_file=tmp_path / "a.csv")["train"][0]["summary"] == "a"
     rows = [{"id": "q1", "text": "a b", "summary": {"x": "a"}}, {"id": None, "text": None, "summary": None}, {}]
-    path = write_rows(tmp_path / "a.jsonl", *rows)
+    path = write_rows(tmp_path / "a.jsonl", rows)
     assert load_pairs(train_file=path)["train"]["summary"][:] == ["x = a"]
 
 

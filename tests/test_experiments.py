@@ -21,6 +21,7 @@ from experiments.running.results_file import ResultsFile
 from experiments.running.settings import Settings
 from experiments.scores.minimum_bayes_risk import choose_consensus
 from experiments.scores.texts import score_repetition
+from helpers import write_rows
 from tiny_encoders import save_encoder
 from transformers import AutoModelForMaskedLM
 
@@ -39,50 +40,45 @@ SMALL_T5 = {"d_model": 8, "d_kv": 4, "d_ff": 12, "num_layers": 1, "num_heads": 2
 NEWS = "今天上午，公司宣布收购对手，市场反应平静，专家认为收购将改变行业，员工{}人表示担忧。"
 
 
-def write(path: Path, rows: list[dict]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-
-
 @pytest.fixture
 def data(tmp_path):
     """A folder laid out like the real one, with a few synthetic rows of each set."""
     folder = tmp_path / "data"
     news = [{"text": NEWS.format(n), "summary": f"公司收购对手{n}"} for n in range(24)]
     for name, rows in {"validation": news[:4], "clge_test": news[4:8], "test": news[8:12]}.items():
-        write(folder / "lcsts" / f"{name}.jsonl", rows)
+        write_rows(folder / "lcsts" / f"{name}.jsonl", rows)
     train = [row | {"clge_split": "train" if n % 4 else "test"} for n, row in enumerate(news[7:])]
-    write(folder / "lcsts" / "train.jsonl", train)
+    write_rows(folder / "lcsts" / "train.jsonl", train)
     for name in ("train", "validation", "test"):
-        write(
+        write_rows(
             folder / "utterance_rewriting_zh" / f"{name}.jsonl",
             [{"context": ["你喜欢吗", "喜欢"], "utterance": "为什么", "target": f"为什么喜欢{n}"} for n in range(4)],
         )
     for split, numbers in {"train": range(6), "validation": range(6, 8), "test": range(8, 12)}.items():
         rows = [{"source": f'Remove "file{n}.txt"', "target": f"rm file{n}.txt"} for n in numbers]
-        write(folder / "nl2bash" / f"{split}.jsonl", rows)
+        write_rows(folder / "nl2bash" / f"{split}.jsonl", rows)
         for name in ("copynet_subtoken", "tellina"):
             outputs = [{"source": row["source"], "predictions": [judged(row["target"]), judged("ls")]} for row in rows]
-            write(folder / "nl2bash" / f"published_predictions_{name}.jsonl", outputs)
+            write_rows(folder / "nl2bash" / f"published_predictions_{name}.jsonl", outputs)
     request = {"text": "play westbam on spotify", "intent": "PlayMusic"}
     slots = [{"slot": "artist", "start": 1, "end": 2}, {"slot": "service", "start": 3, "end": 4}]
     for name in ("slots_snips", "slots_atis"):
         for split in ("train", "validation", "test"):
-            write(folder / name / f"{split}.jsonl", [request | {"slots": slots}] * 4)
+            write_rows(folder / name / f"{split}.jsonl", [request | {"slots": slots}] * 4)
     systems = [system for system in ("DCM", "DIT", "IRS") for _ in range(17)]
-    write(
+    write_rows(
         folder / "dbdc3_ja" / "test.jsonl",
         [{"system": system, "turns": make_turns(n)} for n, system in enumerate(systems)],
     )
     for split, numbers in {"train": range(6), "validation": range(6, 8), "test": range(8, 12)}.items():
         rows = [{"source": f"flights from city{n}", "target": f"SELECT city{n} ;"} for n in numbers]
-        write(folder / "text2sql_atis" / f"{split}.jsonl", rows)
+        write_rows(folder / "text2sql_atis" / f"{split}.jsonl", rows)
     points = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5, 0.4]]
-    write(folder / "ptrnet_convex_hull5" / "test.jsonl", [{"points": points, "hull": [1, 2, 3, 4, 1]}])
+    write_rows(folder / "ptrnet_convex_hull5" / "test.jsonl", [{"points": points, "hull": [1, 2, 3, 4, 1]}])
     (folder / "sigmorphon2022").mkdir()
     for name in ("hun_small.train", "hun.dev", "hun.gold"):
         (folder / "sigmorphon2022" / name).write_text("walk\twalked\tV;PST\ngo\tgoes\tV;PRS;3\n", encoding="utf-8")
-    write(folder / "paper_examples.jsonl", [make_paper_example("summarization"), make_paper_example("dialogue")])
+    write_rows(folder / "paper_examples.jsonl", [make_paper_example("summarization"), make_paper_example("dialogue")])
     return folder
 
 
@@ -331,10 +327,10 @@ def test_a_second_call_computes_nothing_and_another_seed_joins_the_first(data, s
     assert both["runs"][:2] == first["runs"]
     assert "Seeds 0, 3" in text
     rows = [{"context": ["甲", "乙"], "utterance": "丙", "target": f"丁{n}"} for n in range(4)]
-    write(data / "utterance_rewriting_zh" / "test.jsonl", rows)
+    write_rows(data / "utterance_rewriting_zh" / "test.jsonl", rows)
     reproduce_table(*arguments)  # scored again
     assert (data.parent / "runs/seed_0/CopyNet/test.json").read_text(encoding="utf-8").count("丁") == 4
-    write(data / "utterance_rewriting_zh" / "train.jsonl", rows)
+    write_rows(data / "utterance_rewriting_zh" / "train.jsonl", rows)
     with pytest.raises(ValueError, match="other arguments or pairs"):
         reproduce_table(*arguments)
 

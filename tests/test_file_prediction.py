@@ -23,8 +23,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers import refused, save_tiny_model, tiny_tokenizer, write_table
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from helpers import Killed, loop_over_generate, refused, save_tiny_model, tiny_tokenizer, write_table
+from transformers import AutoTokenizer
 
 from copynet_hf import CopyNetTokenizer, load_pairs
 from copynet_hf.cli import main
@@ -51,12 +51,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def expected(model: Path) -> dict[str, str]:
     """The output of each text, one at a time, by the library's own classes."""
-    network, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(model), AutoTokenizer.from_pretrained(model)
-    outputs = {}
-    for text in TEXTS:
-        ids = network.generate(**tokenizer([text], return_tensors="pt"), max_new_tokens=4)
-        (outputs[text],) = tokenizer.batch_decode(ids, source=[text], skip_special_tokens=True)
-    return outputs
+    return dict(zip(TEXTS, loop_over_generate(model, TEXTS, max_new_tokens=4), strict=True))
 
 
 def command(model: Path, inputs: list[Path] | Path, output: Path, *more: str) -> list[str]:
@@ -618,10 +613,6 @@ def test_bad_arguments_are_named(
 
 
 # ---- runs that are interrupted
-
-
-class Killed(BaseException):
-    pass
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import save_tiny_model
 
 from copynet_hf.inference.predictor import predict_in_batches
 from copynet_hf.saved.checks import KINDS
@@ -26,42 +25,37 @@ USEFUL: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_model(tmp_path_factory.mktemp("saved"))
-
-
-def predict_with(saved: Path, fields: dict[str, Any]) -> None:
+def predict_with(saved_model: Path, fields: dict[str, Any]) -> None:
     """Loads the model with these fields in its generation config, and searches."""
-    path = saved / "generation_config.json"
+    path = saved_model / "generation_config.json"
     intact = path.read_text()
     path.write_text(json.dumps(json.loads(intact) | {"max_new_tokens": 4} | fields))
     try:
-        model, tokenizer = load_model(str(saved), "cpu")
+        model, tokenizer = load_model(str(saved_model), "cpu")
         predict_in_batches(model, tokenizer, ["a b X"])
     finally:
         path.write_text(intact)
 
 
 @pytest.mark.parametrize("name", [kind.names.split()[0] for kind in KINDS])
-def test_a_field_of_a_wrong_type_is_refused_by_name(saved: Path, name: str) -> None:
+def test_a_field_of_a_wrong_type_is_refused_by_name(saved_model: Path, name: str) -> None:
     for value in ("x", [None], {"a": 1}, float("nan")):
         with pytest.raises(ValueError, match=rf"generation_config.json: {name} is .*: write .*, or remove the field"):
-            predict_with(saved, {name: value})
+            predict_with(saved_model, {name: value})
 
 
 @pytest.mark.parametrize("name", ["num_beams", "max_length", "length_penalty", "bos_token_id", "eos_token_id"])
-def test_absurd_sizes_are_refused(saved: Path, name: str) -> None:
+def test_absurd_sizes_are_refused(saved_model: Path, name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is 1000000000000"):
-        predict_with(saved, {name: 10**12})
+        predict_with(saved_model, {name: 10**12})
 
 
 @pytest.mark.parametrize("fields", USEFUL, ids=lambda fields: next(iter(fields)))
-def test_useful_fields_are_accepted(saved: Path, fields: dict[str, Any]) -> None:
-    predict_with(saved, fields)
+def test_useful_fields_are_accepted(saved_model: Path, fields: dict[str, Any]) -> None:
+    predict_with(saved_model, fields)
 
 
-def test_a_long_value_is_cut_in_the_message(saved: Path) -> None:
+def test_a_long_value_is_cut_in_the_message(saved_model: Path) -> None:
     with pytest.raises(ValueError, match="decoder_start_token_id is 'xxx") as raised:
-        predict_with(saved, {"decoder_start_token_id": "x" * 5000})
+        predict_with(saved_model, {"decoder_start_token_id": "x" * 5000})
     assert len(str(raised.value)) < 400

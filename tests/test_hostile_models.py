@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import refused, save_tiny_model, tiny_model
+from helpers import refused, tiny_model
 
 from copynet_hf.arguments import TrainArguments
 from copynet_hf.saved.loading import load_model
@@ -19,14 +19,9 @@ from copynet_hf.training.tokenizer_setup import load_given_tokenizer
 LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 12345\n"
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_model(tmp_path_factory.mktemp("saved"))
-
-
 @pytest.fixture
-def copy(saved: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(saved, tmp_path / "model")
+def copy(saved_model: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(saved_model, tmp_path / "model")
 
 
 # ---- damaged files
@@ -173,8 +168,8 @@ def test_code_of_a_tokenizer_is_not_run(evil: tuple[Path, Path]) -> None:
     assert not marker.exists()
 
 
-def test_the_code_saved_with_a_copynet_needs_no_trust(saved: Path) -> None:
-    assert (saved / "modeling_copynet.py").exists()
-    model, _ = load_model(str(saved), "cpu")
+def test_the_code_saved_with_a_copynet_needs_no_trust(saved_model: Path) -> None:
+    assert (saved_model / "modeling_copynet.py").exists()
+    model, _ = load_model(str(saved_model), "cpu")
     assert type(model).__module__.startswith("copynet_hf.")
-    assert type(load_given_model(str(saved), TrainArguments(), is_checkpoint=False)) is type(model)
+    assert type(load_given_model(str(saved_model), TrainArguments(), is_checkpoint=False)) is type(model)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from datasets import Dataset
 from elsewhere import OPTIONAL, answer_all, answers, run_elsewhere
-from helpers import find_blocks, save_parts, save_tiny_model, tiny_model, tiny_tokenizer
+from helpers import find_blocks, read_files, save_parts, save_tiny_model, tiny_model, tiny_tokenizer
 from huggingface_hub import ModelCard
 from local_hub import CARD, push
 from test_decoder_runtimes import make_pretrained
@@ -43,8 +43,7 @@ class Pushed:
 
     def files(self, name: str, branch: str = "main") -> dict[str, bytes]:
         repo = self.hub / f"models--me--{name}"
-        folder = repo / "snapshots" / (repo / "refs" / branch).read_text()
-        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        return read_files(repo / "snapshots" / (repo / "refs" / branch).read_text())
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from helpers import refused, write_requests
+from helpers import Killed, read_files, refused, write_requests
 from safetensors.torch import load_file
 
 from copynet_hf.arguments import TrainArguments
@@ -206,20 +206,16 @@ def test_a_finished_run_is_not_resumed(
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(full, folder)
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    before = read_files(folder)
     for value in ("auto", "True", folder / "checkpoint-12"):
         error = refused(capsys, *command(train_file, folder, resume_from_checkpoint=value))
         assert f"the run in {folder} is finished, with 12 of 12 steps: use a larger --max_steps" in error
-    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert read_files(folder) == before
     error = refused(
         capsys, *command(train_file, folder, resume_from_checkpoint="auto", max_steps=None, num_train_epochs=2.5)
     )
     assert "is finished, with 3 of 2.5 epochs: use a larger --num_train_epochs" in error
     assert main(command(train_file, folder, resume_from_checkpoint="auto", max_steps=13)) == 0
-
-
-class Killed(BaseException):
-    """What no code of the run handles, as SIGKILL."""
 
 
 def kill(*_: object, **__: object) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import save_parts, tiny_model, tiny_tokenizer
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from helpers import loop_over_generate, save_tiny_model
 
 from copynet_hf import CopyNetPredictor
 
@@ -31,17 +30,15 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_ray_maps_a_predictor(cluster: None, tmp_path: Path) -> None:
-    model, tokenizer = tiny_model(seed=4), tiny_tokenizer()
-    save_parts(tmp_path, model, tokenizer)
+    save_tiny_model(tmp_path, seed=4)
     texts = [f"a b X{number} {'c ' * (number % 4)}Y" for number in range(40)]
-    network, words = AutoModelForSeq2SeqLM.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
-    expected = {}
-    for number, text in enumerate(texts):
-        ids = network.generate(**words([text], return_tensors="pt"), num_beams=2, max_new_tokens=5, forbid_unk=True)
-        (output,) = words.batch_decode(ids, source=[text], skip_special_tokens=True)
-        expected[number] = {"id": number, "text": text, "prediction": output, "prediction_is_truncated": False}
-    data = ray.data.from_items([{"id": number, "text": text} for number, text in enumerate(texts)])
     options: dict[str, Any] = {"num_beams": 2, "max_new_tokens": 5, "forbid_unk": True}
+    outputs = loop_over_generate(tmp_path, texts, **options)
+    expected = {
+        number: {"id": number, "text": text, "prediction": output, "prediction_is_truncated": False}
+        for number, (text, output) in enumerate(zip(texts, outputs, strict=True))
+    }
+    data = ray.data.from_items([{"id": number, "text": text} for number, text in enumerate(texts)])
     mapped = data.repartition(4).map_batches(
         CopyNetPredictor,
         fn_constructor_args=[str(tmp_path)],

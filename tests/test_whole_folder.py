@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
-from helpers import save_tiny_model
+from helpers import read_files, save_tiny_model
 
 from copynet_hf.cli import main
 from copynet_hf.saved import whole_folder
@@ -29,10 +29,6 @@ def write_files(folder: Path, files: dict[str, str]) -> None:
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
-
-
-def read_files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def names_in(folder: Path) -> list[str]:

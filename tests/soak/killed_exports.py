@@ -18,7 +18,7 @@ from pathlib import Path
 from harness import Check, has_ended, parse_arguments, start_forked, temporary_folder, wait_until_ended
 
 import torch  # isort: skip - after harness, which sets the number of threads
-from helpers import save_tiny_model
+from helpers import read_files, save_tiny_model
 
 from copynet_hf.cli import main as run_command
 from copynet_hf.serving import web_export
@@ -29,10 +29,6 @@ random moment, the other half within 20 ms after a new file has appeared. All fi
 all those of the new one; after a further run, nothing else may be left."""
 TIME_LIMIT = 240
 KINDS: dict[str, list[str]] = {"onnx": [], "int8": ["--quantize=int8"], "web": ["--target=web"], "ensemble": []}
-
-
-def read_files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def export(kind: str, models: Sequence[Path], output: Path) -> int:

@@ -150,6 +150,8 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callab
 @pytest.fixture(scope="session")
 def exported_once(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Callable[..., Path]:
     """A function that returns the folder of `tiny_model(**fields)` as ONNX graphs, which are made once."""
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
 
     def export(**fields: Any) -> Path:
         from helpers import tiny_model

@@ -26,9 +26,6 @@ from copynet_hf.inference.predictor import stamp_files
 from copynet_hf.saved.loading import load_model, load_tokenizer
 from copynet_hf.training.defaults import build_training_arguments
 
-pytest.importorskip("onnxscript")
-pytest.importorskip("onnxruntime")
-
 TEXTS = ["a b c X", "b", "X Y a X Z d e f", "Q i h", "a a X b", "c d"]
 OPTIONS: dict[str, Any] = {"num_beams": 3, "max_new_tokens": 6, "forbid_unk": True}
 BACKENDS = ("torch", "onnx")
@@ -293,6 +290,7 @@ def test_damaged_exports_are_named(folders: Folders, tmp_path: Path, file: str, 
 
 
 def test_names_of_no_folder_are_in_the_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
     with pytest.raises(ValueError, match="nowhere: no such folder"):
         OnnxCopyNet.from_pretrained(tmp_path / "nowhere")
     with pytest.raises(OSError, match="nowhere is no folder here, and cannot be loaded from the Hub"):

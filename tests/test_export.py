@@ -269,7 +269,6 @@ def write_no_graphs(model: Any, folder: Path, quantize: str | None) -> None:
 def test_an_export_replaces_another_model_and_stands_beside_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("onnxscript")
     monkeypatch.setattr(onnx_export, "write_graphs", write_no_graphs)
     own, other = save_tiny_model(tmp_path / "own"), save_tiny_model(tmp_path / "other", seed=1)
     tiny_model().bfloat16().save_pretrained(own)

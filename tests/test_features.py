@@ -114,8 +114,6 @@ def test_the_page_separates_features_as_the_training_did() -> None:
 
 
 def test_an_array_that_is_left_out_is_as_none(exported_once: Callable[..., Path]) -> None:
-    pytest.importorskip("onnxscript")
-    pytest.importorskip("onnxruntime")
     model = tiny_model(**LETTERED)
     onnx = OnnxCopyNet.from_pretrained(exported_once(**LETTERED), threads=1)
     inputs = sources() | beside(model.config)

@@ -286,8 +286,6 @@ def test_letter_ids_are_checked(changes: dict[str, Any], letters: Any, message: 
 
 
 def test_out_of_vocabulary_words_without_letters_are_refused(exported_once: Callable[..., Path]) -> None:
-    pytest.importorskip("onnxscript")
-    pytest.importorskip("onnxruntime")
     model, onnx = tiny_model(**LETTERED), OnnxCopyNet.from_pretrained(exported_once(**LETTERED), threads=1)
     known, unknown = torch.tensor([[5, 6]]), torch.tensor([[5, 13]])
     assert torch.equal(
@@ -336,8 +334,6 @@ def test_models_with_letters_and_without_join_an_ensemble(tmp_path: Path) -> Non
 
 
 def test_predictions_over_graphs_read_features_and_letters(exported_once: Callable[..., Path], tmp_path: Path) -> None:
-    pytest.importorskip("onnxscript")
-    pytest.importorskip("onnxruntime")
     model, onnx = tiny_model(**LETTERED), OnnxCopyNet.from_pretrained(exported_once(**LETTERED), threads=1)
     tokenizer = tiny_tokenizer(feature_vocab=["N", "PST", "V"], letter_vocab="xyzab")
     tokenizer.save_pretrained(tmp_path)
@@ -348,7 +344,6 @@ def test_predictions_over_graphs_read_features_and_letters(exported_once: Callab
 
 def test_graphs_of_8_bits_read_letters(exported_once: Callable[..., Path], tmp_path: Path) -> None:
     ir = pytest.importorskip("onnx_ir")
-    pytest.importorskip("onnxruntime")
     folder, model = shutil.copytree(exported_once(**LETTERED), tmp_path / "int8"), tiny_model(**LETTERED)
     for name in ("encoder.onnx", "decoder.onnx"):
         write_int8(ir.load(folder / name), folder / name)

@@ -33,7 +33,6 @@ from copynet_hf.serving.process import load_predict
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 text_string_to_metric_families = pytest.importorskip("prometheus_client.parser").text_string_to_metric_families
-pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
 ROOT = Path(__file__).parents[1]

@@ -42,7 +42,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Begun first, so that no worker is left alone with one of them; those that share an export are begun by turns.
-LONGEST = ("web_export", "docs", "hub", "backends", "experiments", "reach", "file_prediction", "training")
+LONGEST = ("web_export", "docs", "hub", "backends", "experiments", "segmenter_choice", "file_prediction", "training")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -262,12 +262,39 @@ def test_digits_are_words_where_targets_spell_numbers_out() -> None:
     assert guess_segmenter([pair(row["text"], row["text"][:-4]) for row in spoken]) == "word_punct"
     assert guess_segmenter([pair(row["text"], f"{row['text'][:-3]}[NUMBER]") for row in spoken]) == "word_punct"
     written = [pair(row["text"], row["text"]) for row in spoken[:30]]
-    assert guess_segmenter([*written, *spoken[30:]]) == "word_punct"
+    assert guess_segmenter([*written, *spoken[30:]]) == "word_digits"
+    others = Random(0).sample(spoken, len(spoken))
+    unsaid = [pair(row["text"], other["summary"]) for row, other in zip(spoken, others, strict=True)]
+    assert guess_segmenter(unsaid) == "word_digits"  # no target has digits
+    assert guess_segmenter([*written, *unsaid[30:]]) == "word_punct"
     others = [pair(f"{name} is here", f"{name} is here") for name in NAMES * 72]
     assert guess_segmenter([*spoken, *others]) == "word_punct"  # one source of seven has a number
     days = ("today", "tomorrow")
     dates = [pair(row["text"], f"{row['text'][:-3]}{days[number % 2]}") for number, row in enumerate(spoken)]
     assert guess_segmenter(dates) == "word_punct"
+
+
+@pytest.mark.parametrize("compound", [False, True])
+def test_digits_are_words_where_targets_spell_some_numbers_out(compound: bool) -> None:
+    """As on cheques: `474.04` to `four seven four 04/100`, or in one word, as in German."""
+    words = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+    numbers = [
+        (name, str(7919 * number % 9000 + 1000), f"{17 * number % 100:02}") for number, name in enumerate(NAMES * 24)
+    ]
+    said = [("" if compound else " ").join(words[int(digit)] for digit in number) for _, number, _ in numbers]
+
+    def guess(said: list[str], numbers: list[tuple[str, str, str]] = numbers) -> str:
+        rows = zip(numbers, said, strict=True)
+        return guess_segmenter(
+            [pair(f"{name} pays {number}.{part}", f"{name} {text} {part}/100") for (name, number, part), text in rows]
+        )
+
+    assert guess(said) == "word_digits"
+    frequent = [(name, number[:2], part) for name, number, part in numbers]
+    assert guess(["few" if number < "5" else "many" for _, number, _ in frequent], frequent) == "word_punct"
+    if not compound:
+        assert guess(Random(0).sample(said, len(said))) == "word_punct"  # other numbers
+        assert guess([number for _, number, _ in numbers]) == "word_punct"
 
 
 def test_digits_are_words_where_numbers_change_their_script() -> None:

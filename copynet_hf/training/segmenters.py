@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from difflib import SequenceMatcher
-from itertools import chain
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 from datasets import IterableDataset
@@ -63,6 +64,11 @@ MIN_NEW_NUMBERS = 40
 # that its source does not have, those of nearly all targets, such as names of fields, not counted: 3.9 where
 # numbers are spelled out, 0.8 where they are replaced by their kind.
 MIN_NUMBERED, MAX_WITH_DIGITS, MIN_WORDS_OF_NUMBER, MAX_CONSTANT = 0.2, 0.05, 2, 0.9
+# Or if more than MIN_NUMBERED of the sources have rare numbers that their targets do not have, and the digits of these
+# go with words of the targets, as 4 with `four`: so many digits with a correlation of at least MIN_CORRELATION, and of
+# this many standard errors, as in few pairs there is more of it by chance. 0.7 where numbers are spelled out, at most
+# 0.2 in 30 other tasks with such numbers.
+MIN_DIGITS_SAID, MIN_CORRELATION, MIN_STANDARD_ERRORS = 6, 0.4, 5
 
 
 def choose_segmenter(args: TrainArguments, pairs: Pairs) -> str:
@@ -99,8 +105,8 @@ class _Words(NamedTuple):
 def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -> str:
     """`char` if the sources' words have no spaces between them, as in Chinese, if most sources are single words, as in
     inflection, or if texts are short and targets respell or cut words in a way that only letters reach; else
-    `word_digits` if targets are made of parts of numbers, write numbers that are not in their sources, or have no
-    digits where these have numbers; `word_parts` if they are made of parts of words; or `word_punct`. Instead of
+    `word_digits` if targets are made of parts of numbers, write numbers that are not in their sources, or spell out
+    those that are; `word_parts` if they are made of parts of words; or `word_punct`. Instead of
     `word_digits` and `word_parts`, `code_digits` and `code_parts` if targets have the first letters of codes.
 
     Args:
@@ -140,6 +146,7 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
         or _are_digits_new(reach.numbers, len(sample))
         or _are_numbers_new(rare, len(sample), known, words)
         or _are_numbers_spelled_out(words)
+        or _are_digits_said(words, min_frequency)
     ):
         return digits
     return parts if are_cut else "word_punct"
@@ -318,6 +325,31 @@ def _are_numbers_spelled_out(words: Sequence[_Words]) -> bool:
     are_numbered = num_targets > MIN_NUMBERED * len(words)
     are_spelled = num_with_digits <= MAX_WITH_DIGITS * num_targets and num_new > MIN_WORDS_OF_NUMBER * num_numbers
     return are_numbered and are_spelled
+
+
+def _are_digits_said(words: Sequence[_Words], min_frequency: int) -> bool:
+    """Whether targets say the digits of rare numbers in words, as in `$474.04` to `four hundred seventy-four dollars
+    and 04/100`; they may have other digits."""
+    frequency = Counter(word for source, _ in words for word in {*source} if word.isdecimal())
+    said: list[tuple[set[str], set[str]]] = []  # digits, and the target's words that are not in the source
+    for source, target in words:
+        written = "".join(filter(str.isdecimal, chain.from_iterable(target)))
+        rare = {word for word in source if 0 < frequency[word] < min_frequency and len(word) > 1}
+        if digits := {digit for word in rare if word not in written for digit in word}:
+            words_of_target = {word for word in target if word.isalpha()}.difference(source)
+            said.append((digits, {word[i : i + 3] for word in words_of_target for i in range(max(1, len(word) - 2))}))
+    if len(said) <= MIN_NUMBERED * len(words):
+        return False
+    of_digit, of_word = (Counter(chain.from_iterable(part)) for part in zip(*said, strict=True))
+    of_both = Counter(chain.from_iterable(product(*parts) for parts in said))
+
+    def correlate(digit: str, word: str) -> float:
+        """The phi coefficient of a digit in the numbers and a word in the target."""
+        a, b, n = of_digit[digit], of_word[word], len(said)
+        return (of_both[digit, word] * n - a * b) / math.sqrt(max(a * (n - a) * b * (n - b), 1))
+
+    least = max(MIN_CORRELATION, MIN_STANDARD_ERRORS / math.sqrt(len(said)))
+    return len({digit for digit, word in of_both if correlate(digit, word) >= least}) >= MIN_DIGITS_SAID
 
 
 class _Found(NamedTuple):

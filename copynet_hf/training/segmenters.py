@@ -59,16 +59,12 @@ MAX_DIVIDED = 6  # the numbers that a number is divided into, as the digits of a
 # Each digit is a word if targets have at least this many different numbers that are not in their sources. Months as
 # numbers are only 12.
 MIN_NEW_NUMBERS = 40
-# Each digit is a word if targets spell numbers out: more than MIN_NUMBERED of the sources have numbers, at most
-# MAX_WITH_DIGITS of their targets have digits, and for each number a target has more than MIN_WORDS_OF_NUMBER words
-# that its source does not have, those of nearly all targets, such as names of fields, not counted: 3.9 where
-# numbers are spelled out, 0.8 where they are replaced by their kind.
-MIN_NUMBERED, MAX_WITH_DIGITS, MIN_WORDS_OF_NUMBER, MAX_CONSTANT = 0.2, 0.05, 2, 0.9
-# Or if more than MIN_NUMBERED of the sources have rare numbers that their targets do not have, and the digits of these
-# go with words of the targets, as 4 with `four`: so many digits with a correlation of at least MIN_CORRELATION, and of
-# this many standard errors, as in few pairs there is more of it by chance. 0.7 where numbers are spelled out, at most
-# 0.2 in 30 other tasks with such numbers.
-MIN_DIGITS_SAID, MIN_CORRELATION, MIN_STANDARD_ERRORS = 6, 0.4, 5
+# Each digit is a word if targets spell numbers out: more than MIN_NUMBERED of the sources have numbers, each in at
+# most MAX_RARE_NUMBER of them, that their targets do not have, and at least MIN_DIGITS_SAID digits of these go with
+# letters of the targets, as 4 with `fou`: with a correlation of MIN_CORRELATION, and of MIN_STANDARD_ERRORS, as in few
+# pairs there is more by chance. 0.6 to 0.9 where numbers are spelled out, at most 0.2 in 15 other tasks with such
+# numbers.
+MIN_NUMBERED, MAX_RARE_NUMBER, MIN_DIGITS_SAID, MIN_CORRELATION, MIN_STANDARD_ERRORS = 0.2, 0.02, 6, 0.4, 5
 
 
 def choose_segmenter(args: TrainArguments, pairs: Pairs) -> str:
@@ -146,7 +142,6 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
         or _are_digits_new(reach.numbers, len(sample))
         or _are_numbers_new(rare, len(sample), known, words)
         or _are_numbers_spelled_out(words)
-        or _are_digits_said(words, min_frequency)
     ):
         return digits
     return parts if are_cut else "word_punct"
@@ -312,44 +307,28 @@ def _list_known_numbers(pairs: Sequence[Row], min_frequency: int) -> list[str]:
 
 
 def _are_numbers_spelled_out(words: Sequence[_Words]) -> bool:
-    """Whether targets have no digits where their sources have numbers, but words instead, as in normalisation for
-    speech: `24 kg` to `twenty-four kilograms`."""
-    num_numbers = num_targets = num_new = num_with_digits = 0
-    frequency = Counter(word for pair in words for word in {*pair.target})
-    for source, target in words:
-        own = {*source} | {word for word in target if frequency[word] > MAX_CONSTANT * len(words)}
-        if numbers := sum(word.isdecimal() and len(word) > 1 for word in source):
-            num_targets, num_numbers = num_targets + 1, num_numbers + numbers
-            num_new += sum(word.isalpha() and word not in own for word in target)
-            num_with_digits += any(any(map(str.isdecimal, word)) for word in target)
-    are_numbered = num_targets > MIN_NUMBERED * len(words)
-    are_spelled = num_with_digits <= MAX_WITH_DIGITS * num_targets and num_new > MIN_WORDS_OF_NUMBER * num_numbers
-    return are_numbered and are_spelled
-
-
-def _are_digits_said(words: Sequence[_Words], min_frequency: int) -> bool:
-    """Whether targets say the digits of rare numbers in words, as in `$474.04` to `four hundred seventy-four dollars
-    and 04/100`; they may have other digits."""
-    frequency = Counter(word for source, _ in words for word in {*source} if word.isdecimal())
-    said: list[tuple[set[str], set[str]]] = []  # digits, and the target's words that are not in the source
+    """Whether targets have rare numbers of their sources in words: `24 kg` as `twenty-four kilograms`, or `$474.04` as
+    `four hundred seventy-four dollars and 04/100`."""
+    frequency = Counter(word for source, _ in words for word in {*source} if word.isdecimal() and len(word) > 1)
+    spelled: list[tuple[set[str], set[str]]] = []  # digits, and three letters in a row of the target's own words
     for source, target in words:
         written = "".join(filter(str.isdecimal, chain.from_iterable(target)))
-        rare = {word for word in source if 0 < frequency[word] < min_frequency and len(word) > 1}
-        if digits := {digit for word in rare if word not in written for digit in word}:
-            words_of_target = {word for word in target if word.isalpha()}.difference(source)
-            said.append((digits, {word[i : i + 3] for word in words_of_target for i in range(max(1, len(word) - 2))}))
-    if len(said) <= MIN_NUMBERED * len(words):
+        numbers = {word for word in source if 0 < frequency[word] <= max(MAX_RARE_NUMBER * len(words), 1)}
+        if digits := {digit for number in numbers if number not in written for digit in number}:
+            own = {word for word in target if word.isalpha()}.difference(source)
+            spelled.append((digits, {word[i : i + 3] for word in own for i in range(max(1, len(word) - 2))}))
+    if len(spelled) <= MIN_NUMBERED * len(words):
         return False
-    of_digit, of_word = (Counter(chain.from_iterable(part)) for part in zip(*said, strict=True))
-    of_both = Counter(chain.from_iterable(product(*parts) for parts in said))
+    of_digit, of_letters = (Counter(chain.from_iterable(part)) for part in zip(*spelled, strict=True))
+    of_both = Counter(chain.from_iterable(product(*parts) for parts in spelled))
 
-    def correlate(digit: str, word: str) -> float:
-        """The phi coefficient of a digit in the numbers and a word in the target."""
-        a, b, n = of_digit[digit], of_word[word], len(said)
-        return (of_both[digit, word] * n - a * b) / math.sqrt(max(a * (n - a) * b * (n - b), 1))
+    def correlate(digit: str, letters: str) -> float:
+        """The phi coefficient of a digit in numbers and letters in targets."""
+        a, b, n = of_digit[digit], of_letters[letters], len(spelled)
+        return (of_both[digit, letters] * n - a * b) / math.sqrt(max(a * (n - a) * b * (n - b), 1))
 
-    least = max(MIN_CORRELATION, MIN_STANDARD_ERRORS / math.sqrt(len(said)))
-    return len({digit for digit, word in of_both if correlate(digit, word) >= least}) >= MIN_DIGITS_SAID
+    least = max(MIN_CORRELATION, MIN_STANDARD_ERRORS / math.sqrt(len(spelled)))
+    return len({digit for digit, letters in of_both if correlate(digit, letters) >= least}) >= MIN_DIGITS_SAID
 
 
 class _Found(NamedTuple):

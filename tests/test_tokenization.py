@@ -102,9 +102,9 @@ def test_folded_spaces_have_the_place_of_the_whitespace(side: str) -> None:
 
 def test_a_megabyte_of_folded_spaces_has_its_places_in_linear_time() -> None:
     tokenizer = tiny_tokenizer(segmenter="word_punct", fold_whitespace=True)
-    start = time.monotonic()
+    start = time.process_time()
     offsets = tokenizer.encode_source(".\n" * 500_000 + "x").offsets
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
     assert offsets[-1] == (1_000_000, 1_000_001)
 
 

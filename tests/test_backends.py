@@ -22,8 +22,11 @@ from transformers import AutoTokenizer, pipeline
 
 from copynet_hf import CopyNetPredictor, OnnxCopyNet
 from copynet_hf.cli import main
+from copynet_hf.inference.backends import OnnxModel, load_backend
 from copynet_hf.inference.predictor import stamp_files
+from copynet_hf.model.prediction import predict
 from copynet_hf.saved.loading import load_model, load_tokenizer
+from copynet_hf.serving.process import make_stoppable
 from copynet_hf.training.defaults import build_training_arguments
 
 TEXTS = ["a b c X", "b", "X Y a X Z d e f", "Q i h", "a a X b", "c d"]
@@ -362,3 +365,21 @@ def test_generate_and_evaluate_by_onnx_print_what_they_print_by_pytorch(
         else:
             assert printed[0] == printed[1]
             assert printed[0].splitlines() == expected
+
+
+def test_a_stoppable_model_searches_as_before_until_it_is_stopped(folders: Folders) -> None:
+    model, tokenizer = load_backend(str(folders.onnx), "onnx")
+    assert isinstance(model, OnnxModel)
+    steps = []
+
+    def check() -> None:
+        steps.append(1)
+        if len(steps) > 30:
+            raise TimeoutError
+
+    stoppable = make_stoppable(model, check)
+    for _ in range(2):
+        assert predict(stoppable, tokenizer, TEXTS[:1], **OPTIONS) == predict(model, tokenizer, TEXTS[:1], **OPTIONS)
+    steps += range(30)
+    with pytest.raises(TimeoutError):
+        predict(stoppable, tokenizer, TEXTS, **OPTIONS)

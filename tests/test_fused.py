@@ -105,16 +105,18 @@ def test_a_whole_model_in_bfloat16_stays_close(changes):
         assert (actual[name] - gradient).abs().max() < 0.1 * max(gradient.abs().max(), 0.1), name
 
 
-def test_the_decoders_gradients_with_dropout_match_finite_differences():
-    """Without dropout `test_a_whole_model_learns_the_same_with_and_without_it` compares them."""
+@pytest.mark.parametrize(("attends_after", "with_features"), [(False, False), (True, True)])
+def test_the_decoders_gradients_with_dropout_match_finite_differences(attends_after, with_features):
     torch.manual_seed(0)
-    steps, batch, positions, size, width, attention = 3, 2, 4, 3, 4, 2
+    steps, batch, positions, count, size, width, attention = 3, 2, 4, 3, 3, 4, 2
     tensors = {
         "inputs": torch.randn(steps, batch, 4 * size),
         "hidden_states": torch.randn(batch, positions, width),
         "keys": torch.randn(batch, positions, attention),
         "copy_keys": torch.randn(batch, positions, size),
         "initial": torch.randn(batch, size),
+        "feature_keys": torch.randn(batch, count, attention),
+        "feature_contents": torch.randn(batch, count, width),
     }
     weights = RecurrentWeights(
         state=torch.randn(3 * size + attention, size),
@@ -131,9 +133,14 @@ def test_the_decoders_gradients_with_dropout_match_finite_differences():
     matches[1, 0] = torch.tensor([True, False, True, True])
     matches[2, 1] = False
 
-    def run(inputs, hidden_states, keys, copy_keys, initial, *weights):
-        memory = (mask, hidden_states, keys, copy_keys, *NO_FEATURES)
-        return FusedDecoder.apply(inputs, dropped, matches & mask, initial, False, *memory, *weights)
+    feature_mask = torch.tensor([[True, False, True], [False] * 3])
+
+    def run(inputs, hidden_states, keys, copy_keys, initial, feature_keys, feature_contents, *weights):
+        memory = (mask, hidden_states, keys, copy_keys)
+        features = (feature_keys, feature_contents, feature_mask) if with_features else NO_FEATURES
+        return FusedDecoder.apply(
+            inputs, dropped, matches & mask, initial, attends_after, *memory, *features, *weights
+        )
 
     assert torch.autograd.gradcheck(run, [x.double().requires_grad_() for x in (*tensors.values(), *weights)])
 

@@ -132,9 +132,12 @@ def test_what_needs_transformers_is_refused(tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="split_special_tokens is False"):
         PlainTokenizer.from_pretrained(tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    with pytest.raises(ValueError, match="split_special_tokens is False"):
+        PlainTokenizer(config, tokenizer.get_vocab())
     save(tmp_path, segmenter="whitespace")
     (tmp_path / "encoder_tokenizer.json").write_text("{}")
-    with pytest.raises(ValueError, match="has the pieces of a Transformers encoder, which needs Transformers"):
+    with pytest.raises(ValueError, match="has pieces of a Transformers encoder: load the tokenizer"):
         PlainTokenizer.from_pretrained(tmp_path)
 
 
@@ -156,5 +159,5 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
             PlainTokenizer.from_pretrained(tmp_path)
     path.write_text(json.dumps(config | {"tokenizer_class": "TokenizersBackend"}))
     (tmp_path / "vocab.json").unlink()  # as of T5 with a copy head
-    with pytest.raises(ValueError, match="which needs Transformers: load the tokenizer with AutoTokenizer"):
+    with pytest.raises(ValueError, match="load the tokenizer with AutoTokenizer, which needs Transformers"):
         PlainTokenizer.from_pretrained(tmp_path)

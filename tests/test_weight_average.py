@@ -121,6 +121,17 @@ def test_the_average_is_saved_where_no_checkpoint_was_the_best(arguments: dict[s
         torch.testing.assert_close(saved[name].double(), average_by_hand(averaged, name), rtol=0, atol=1e-6)
 
 
+def test_a_resumed_run_continues_with_its_own_weights_and_average(
+    arguments: dict[str, Any], averaged: tuple[Path, list[dict[str, torch.Tensor]]], tmp_path: Path
+) -> None:
+    folder, full = averaged
+    checkpoint = str(folder / "checkpoint-3")
+    resumed = train(arguments, tmp_path, ema_decay=DECAY, resume_from_checkpoint=checkpoint, save_steps=8)
+    assert all(torch.equal(full[-1][name], resumed[-1][name]) for name in full[-1])
+    expected, actual = (load_file(each / "model.safetensors") for each in (folder, tmp_path))
+    assert all(torch.equal(actual[name], expected[name]) for name in expected)
+
+
 def test_a_checkpoint_of_a_model_with_other_weights_is_not_resumed(
     arguments: dict[str, Any], averaged: tuple[Path, list[dict[str, torch.Tensor]]], tmp_path: Path
 ) -> None:

@@ -6,12 +6,14 @@ import copy
 import os
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, overload
 
 import numpy as np
 from tqdm.auto import tqdm  # type: ignore[import-untyped]
-from transformers import PreTrainedTokenizerBase
+from transformers import GenerationConfig, GenerationMixin, PreTrainedTokenizerBase
 
 from ..data.columns import find_column, match_column
 from ..data.features import explain_unusable, read_facts, resemble_facts, split_features
@@ -58,7 +60,7 @@ class CopyNetPredictor:
             and `max_new_tokens`.
 
     Raises:
-        TypeError: `name` is neither a string nor a path.
+        TypeError: an argument is misspelled.
         ValueError: `output_format`, `prediction_column`, `min_confidence` or `num_return_sequences` has a value that
             cannot be used.
     """
@@ -99,6 +101,7 @@ class CopyNetPredictor:
         if not prediction_column:
             raise ValueError("prediction_column is empty: pass the name of the column of outputs")
         check_min_confidence(min_confidence)
+        _refuse_misspelled(decoding)
         if (decoding.get("num_return_sequences") or 1) != 1:
             raise ValueError("num_return_sequences: there is one output for each text; a pipeline returns several")
         self.output_format, self.min_confidence = output_format, min_confidence
@@ -271,6 +274,16 @@ class CopyNetPredictor:
         if list(columns).count(column) > 1:
             raise ValueError(f"there are two columns {column!r}: rename one")
         return column
+
+
+def _refuse_misspelled(decoding: Collection[str]) -> None:
+    """Raises a TypeError for a name that is nearly that of an argument. Any other may be one of the model's."""
+    callables = (CopyNetPredictor, predict_in_batches, predict, GenerationMixin.generate)
+    known = {*vars(GenerationConfig()), *(name for each in callables for name in signature(each).parameters)}
+    own = {"self", "name", "model", "tokenizer", "texts", "inputs", "options", "generation", "kwargs", "decoding"}
+    for name in set(decoding) - known:
+        for nearest in get_close_matches(name, known - own, 1, 0.85):
+            raise TypeError(f"{name} is not an argument; did you mean {nearest}?")
 
 
 def _list_values(column: Any) -> list[object]:

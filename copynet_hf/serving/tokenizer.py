@@ -33,7 +33,7 @@ def load_exported_tokenizer(folder: str | Path) -> Any:
     """
     folder = Path(folder)
     config = read_export(folder / CONFIG_FILE)
-    if _find_transformers_part(folder, config) is None:
+    if _find_transformers_part(config, folder) is None:
         return PlainTokenizer.from_pretrained(folder)
     if find_spec("torch") is None:
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that there is none
@@ -52,13 +52,20 @@ def load_exported_tokenizer(folder: str | Path) -> Any:
         raise ValueError(f"the tokenizer of {folder} cannot be loaded ({error}): export the model again") from error
 
 
-def _find_transformers_part(folder: Path, config: Mapping[str, Any]) -> str | None:
+def _find_transformers_part(config: Mapping[str, Any], folder: Path | None = None) -> str | None:
     """What of a saved tokenizer needs Transformers: another class, texts with special tokens, pieces of an encoder."""
     if config.get("tokenizer_class") != "CopyNetTokenizer":
         return f"tokenizer_class is {config.get('tokenizer_class')!r}"
     if not config.get("split_special_tokens", True):
         return "split_special_tokens is False"
-    return f"{PIECES_FILE} has the pieces of a Transformers encoder" if (folder / PIECES_FILE).exists() else None
+    has_pieces = folder is not None and (folder / PIECES_FILE).exists()
+    return f"{PIECES_FILE} has pieces of a Transformers encoder" if has_pieces else None
+
+
+def _check_plain(config: Mapping[str, Any], folder: Path | None = None) -> None:
+    if part := _find_transformers_part(config, folder):
+        where = "" if folder is None else f"{folder}: "
+        raise ValueError(f"{where}{part}: load the tokenizer with AutoTokenizer, which needs Transformers")
 
 
 class PlainTokenizer(ExtendedVocabulary):
@@ -72,10 +79,11 @@ class PlainTokenizer(ExtendedVocabulary):
         vocab: those of vocab.json, the id of each word.
 
     Raises:
-        ValueError: a field has a value that CopyNetTokenizer does not accept.
+        ValueError: the tokenizer needs Transformers, or a field has a value that CopyNetTokenizer does not accept.
     """
 
     def __init__(self, config: Mapping[str, Any], vocab: Mapping[str, int]) -> None:
+        _check_plain(config)
         self.split_special_tokens = True
         self.segmenter = config["segmenter"]
         get_segmenter(self.segmenter)
@@ -108,8 +116,7 @@ class PlainTokenizer(ExtendedVocabulary):
         """
         folder = Path(folder)
         config = read_export(folder / CONFIG_FILE)
-        if part := _find_transformers_part(folder, config):
-            raise ValueError(f"{folder}: {part}, which needs Transformers: load the tokenizer with AutoTokenizer")
+        _check_plain(config, folder)
         vocab = read_export(folder / VOCAB_FILE)
         try:
             return cls(config, vocab)  # type: ignore[arg-type]  # whose values `check_vocab` checks

@@ -59,12 +59,18 @@ MAX_DIVIDED = 6  # the numbers that a number is divided into, as the digits of a
 # Each digit is a word if targets have at least this many different numbers that are not in their sources. Months as
 # numbers are only 12.
 MIN_NEW_NUMBERS = 40
-# Each digit is a word if targets spell numbers out: more than MIN_NUMBERED of the sources have numbers, each in at
-# most MAX_RARE_NUMBER of them, that their targets do not have, and at least MIN_DIGITS_SAID digits of these go with
-# letters of the targets, as 4 with `fou`: with a correlation of MIN_CORRELATION, and of MIN_STANDARD_ERRORS, as in few
-# pairs there is more by chance. 0.6 to 0.9 where numbers are spelled out, at most 0.2 in 15 other tasks with such
-# numbers.
-MIN_NUMBERED, MAX_RARE_NUMBER, MIN_DIGITS_SAID, MIN_CORRELATION, MIN_STANDARD_ERRORS = 0.2, 0.02, 6, 0.4, 5
+# Each digit is a word if targets spell numbers out: more than MIN_NUMBERED of the sources have numbers, at most
+# MAX_WITH_DIGITS of their targets have digits, and for each number a target has more than MIN_WORDS_OF_NUMBER words
+# that its source does not have, those of nearly all targets, such as names of fields, not counted: 3.9 where
+# numbers are spelled out, 0.8 where they are replaced by their kind.
+MIN_NUMBERED, MAX_WITH_DIGITS, MIN_WORDS_OF_NUMBER, MAX_CONSTANT = 0.2, 0.05, 2, 0.9
+# Or if more than MIN_NUMBERED of the sources have rare numbers that their targets do not have, and at least
+# MIN_SPELLED_DIGITS digits of these go with letters of the targets, as 4 with `fou`. Their correlation is at least
+# MIN_CORRELATION (that of the sixth digit is 0.6 to 0.9 where numbers are spelled out, and at most 0.2 in 15 other
+# tasks), and so many of its standard errors by chance: fewer than 30 such sources are never enough.
+MIN_SPELLED_DIGITS = 6
+MIN_CORRELATION = 0.4
+MIN_STANDARD_ERRORS = 5
 
 
 def choose_segmenter(args: TrainArguments, pairs: Pairs) -> str:
@@ -142,6 +148,7 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
         or _are_digits_new(reach.numbers, len(sample))
         or _are_numbers_new(rare, len(sample), known, words)
         or _are_numbers_spelled_out(words)
+        or _are_digits_spelled(take_spread(words, 1000), min_frequency, whole_codes)
     ):
         return digits
     return parts if are_cut else "word_punct"
@@ -307,15 +314,32 @@ def _list_known_numbers(pairs: Sequence[Row], min_frequency: int) -> list[str]:
 
 
 def _are_numbers_spelled_out(words: Sequence[_Words]) -> bool:
-    """Whether targets have rare numbers of their sources in words: `24 kg` as `twenty-four kilograms`, or `$474.04` as
-    `four hundred seventy-four dollars and 04/100`."""
-    frequency = Counter(word for source, _ in words for word in {*source} if word.isdecimal() and len(word) > 1)
-    spelled: list[tuple[set[str], set[str]]] = []  # digits, and three letters in a row of the target's own words
+    """Whether targets have no digits where their sources have numbers, but words instead, as in normalisation for
+    speech: `24 kg` to `twenty-four kilograms`."""
+    num_numbers = num_targets = num_new = num_with_digits = 0
+    frequency = Counter(word for pair in words for word in {*pair.target})
     for source, target in words:
+        own = {*source} | {word for word in target if frequency[word] > MAX_CONSTANT * len(words)}
+        if numbers := sum(word.isdecimal() and len(word) > 1 for word in source):
+            num_targets, num_numbers = num_targets + 1, num_numbers + numbers
+            num_new += sum(word.isalpha() and word not in own for word in target)
+            num_with_digits += any(any(map(str.isdecimal, word)) for word in target)
+    are_numbered = num_targets > MIN_NUMBERED * len(words)
+    are_spelled = num_with_digits <= MAX_WITH_DIGITS * num_targets and num_new > MIN_WORDS_OF_NUMBER * num_numbers
+    return are_numbered and are_spelled
+
+
+def _are_digits_spelled(words: Sequence[_Words], min_frequency: int, whole_codes: bool) -> bool:
+    """Whether targets spell out rare numbers of their sources beside digits of their own, as `$474.04` to `four
+    hundred seventy-four dollars and 04/100`."""
+    numbers = [_find_numbers(source, whole_codes) for source, _ in words]
+    frequency = Counter(chain.from_iterable(numbers))
+    spelled: list[tuple[set[str], set[str]]] = []  # digits, and three letters in a row of the target's own words
+    for (source, target), of_source in zip(words, numbers, strict=True):
         written = "".join(filter(str.isdecimal, chain.from_iterable(target)))
-        numbers = {word for word in source if 0 < frequency[word] <= max(MAX_RARE_NUMBER * len(words), 1)}
-        if digits := {digit for number in numbers if number not in written for digit in number}:
-            own = {word for word in target if word.isalpha()}.difference(source)
+        rare = {number for number in of_source if len(number) > 1 and frequency[number] < min_frequency}
+        if digits := {digit for number in rare if number not in written for digit in number}:
+            own = {word for word in target if any(map(str.isalpha, word))}.difference(source)
             spelled.append((digits, {word[i : i + 3] for word in own for i in range(max(1, len(word) - 2))}))
     if len(spelled) <= MIN_NUMBERED * len(words):
         return False
@@ -328,7 +352,7 @@ def _are_numbers_spelled_out(words: Sequence[_Words]) -> bool:
         return (of_both[digit, letters] * n - a * b) / math.sqrt(max(a * (n - a) * b * (n - b), 1))
 
     least = max(MIN_CORRELATION, MIN_STANDARD_ERRORS / math.sqrt(len(spelled)))
-    return len({digit for digit, letters in of_both if correlate(digit, letters) >= least}) >= MIN_DIGITS_SAID
+    return len({digit for digit, letters in of_both if correlate(digit, letters) >= least}) >= MIN_SPELLED_DIGITS
 
 
 class _Found(NamedTuple):

@@ -259,13 +259,14 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: Any) -> str:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Writes JSON lines, in a folder that need not be there; returns the path."""
+    """Writes JSON lines, and makes the folder if there is none; returns the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return str(path)
 
 
 def read_files(folder: Path) -> dict[str, bytes]:
+    """The contents of all files of a folder, by their paths in it."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -291,7 +292,7 @@ def write_requests(folder: Path, **sizes: int) -> dict[str, str]:
 
 
 def training_arguments(folder: Path, **more: Any) -> Seq2SeqTrainingArguments:
-    """Those of a Trainer on the CPU, which reports to nothing."""
+    """The arguments of a Trainer on the CPU that reports to no tracker."""
     from transformers import Seq2SeqTrainingArguments
 
     return Seq2SeqTrainingArguments(str(folder), use_cpu=True, report_to="none", **more)
@@ -415,7 +416,7 @@ def trained(
 
 
 class Killed(BaseException):
-    """What no code of the run handles, as SIGKILL."""
+    """An exception that no code of a run handles, like SIGKILL."""
 
 
 @contextmanager

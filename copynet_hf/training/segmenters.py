@@ -65,9 +65,9 @@ MIN_NEW_NUMBERS = 40
 # numbers are spelled out, 0.8 where they are replaced by their kind.
 MIN_NUMBERED, MAX_WITH_DIGITS, MIN_WORDS_OF_NUMBER, MAX_CONSTANT = 0.2, 0.05, 2, 0.9
 # Or if more than MIN_NUMBERED of the sources have rare numbers that their targets do not have, and at least
-# MIN_SPELLED_DIGITS digits of these go with letters of the targets, as 4 with `fou`. Their correlation is at least
-# MIN_CORRELATION (that of the sixth digit is 0.6 to 0.9 where numbers are spelled out, and at most 0.2 in 15 other
-# tasks), and so many of its standard errors by chance: fewer than 30 such sources are never enough.
+# MIN_SPELLED_DIGITS digits of these are correlated with letters of the targets, as 4 with `fou`. The correlation has
+# to be MIN_CORRELATION (the sixth digit has 0.6 to 0.9 where numbers are spelled out, at most 0.2 in 15 other tasks)
+# and MIN_STANDARD_ERRORS / √n with n such sources, since in few pairs it is high by chance.
 MIN_SPELLED_DIGITS = 6
 MIN_CORRELATION = 0.4
 MIN_STANDARD_ERRORS = 5
@@ -148,7 +148,7 @@ def guess_segmenter(pairs: Sequence[Row], max_length: int = MAX_SOURCE_LENGTH) -
         or _are_digits_new(reach.numbers, len(sample))
         or _are_numbers_new(rare, len(sample), known, words)
         or _are_numbers_spelled_out(words)
-        or _are_digits_spelled(take_spread(words, 1000), min_frequency, whole_codes)
+        or _are_some_numbers_spelled_out(take_spread(words, 1000), min_frequency, whole_codes)
     ):
         return digits
     return parts if are_cut else "word_punct"
@@ -329,7 +329,7 @@ def _are_numbers_spelled_out(words: Sequence[_Words]) -> bool:
     return are_numbered and are_spelled
 
 
-def _are_digits_spelled(words: Sequence[_Words], min_frequency: int, whole_codes: bool) -> bool:
+def _are_some_numbers_spelled_out(words: Sequence[_Words], min_frequency: int, whole_codes: bool) -> bool:
     """Whether targets spell out rare numbers of their sources beside digits of their own, as `$474.04` to `four
     hundred seventy-four dollars and 04/100`."""
     numbers = [_find_numbers(source, whole_codes) for source, _ in words]

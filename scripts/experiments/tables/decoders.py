@@ -18,10 +18,12 @@ from copynet_hf.training.defaults import TRAINING_DEFAULTS, TRANSFORMER_LEARNING
 from copynet_hf.training.presets import TRANSFORMER_INITIALIZER_RANGE, TRANSFORMER_SIZES
 
 from ..data import inflection
+from ..data.clge import read_clge
 from ..data.mixed_tasks import make_mixed_pairs
 from ..data.rows import Row, write_pairs
 from ..data.rules import make_rule_pairs
 from ..data.slots import read_requests
+from ..data.utterance_rewriting import read_dialogues
 from ..reports.markdown import average_scores, find_runs, table
 from ..running.pretraining import MASKED, pretrain_seq2seq
 from ..running.results_file import ResultsFile
@@ -55,6 +57,7 @@ REQUESTS = "SNIPS"
 TEST_PAIRS = 300
 RULES, INSTANCES = 40, 60
 SET_MODELS = ("GRU", "Transformer")
+SCORES = {"exact_match": "EM", "rouge1": "R-1"}
 # The first five that have sets of both sizes, so that no score has chosen them.
 LANGUAGES = [language for language in inflection.SMALL if language in inflection.LARGE][:5]
 SETS = {f"{language}, {size}": (language, size) for size in inflection.SIZES for language in LANGUAGES}
@@ -68,11 +71,13 @@ class Task:
         read: the arguments that name its training and validation pairs, and its test pairs.
         page: the page of results that describes it.
         models: the names of its models, of `MODELS` and `ALTERNATIVES`.
+        score: the score of its table, of `SCORES`.
     """
 
     read: Callable[[Settings, Path], tuple[dict[str, Any], Sequence[Row]]]
     page: str
     models: Sequence[str] = (*MODELS, *ALTERNATIVES)
+    score: str = "exact_match"
 
 
 def _read_people(settings: Settings, folder: Path) -> tuple[dict[str, Any], Sequence[Row]]:
@@ -88,6 +93,17 @@ def _read_rules(settings: Settings, folder: Path) -> tuple[dict[str, Any], Seque
     return {**files, "segmenter": "whitespace"}, [row for number, row in enumerate(others) if number % 3]
 
 
+def _read_rewriting(settings: Settings, folder: Path) -> tuple[dict[str, Any], Sequence[Row]]:
+    splits = settings.limit_splits(read_dialogues(settings.data_dir))
+    test = splits.pop("test")
+    return dict(write_pairs(folder, splits)), test
+
+
+def _read_headlines(settings: Settings, folder: Path) -> tuple[dict[str, Any], Sequence[Row]]:
+    splits, tests = read_clge(settings.data_dir / "lcsts", ["clge_test"], settings.max_samples)
+    return dict(write_pairs(folder, splits)), tests["clge_test"]
+
+
 def _read_inflections(
     settings: Settings, folder: Path, *, language: str, size: str
 ) -> tuple[dict[str, Any], Sequence[Row]]:
@@ -99,6 +115,8 @@ TASKS = {
     "people": Task(_read_people, "reach"),
     "Hungarian, small": Task(partial(_read_inflections, language="hun", size="small"), "inflection"),
     "rules": Task(_read_rules, "table1"),
+    "rewriting": Task(_read_rewriting, "rewriting", tuple(MODELS)),
+    "LCSTS": Task(_read_headlines, "table3", tuple(MODELS), score="rouge1"),
     **{
         name: Task(partial(_read_inflections, language=language, size=size), "inflection", SET_MODELS)
         for name, (language, size) in SETS.items()
@@ -197,25 +215,25 @@ def collect_figures(results: dict[str, Any]) -> dict[str, Any]:
         "test_pairs": TEST_PAIRS,
         "pages": {task: TASKS[task].page for task in tasks},
         "rules": (RULES, INSTANCES),
-        "tables": {task: _compare(results, task, MODELS) for task in tasks},
+        "tables": {task: _compare(results, task, MODELS, TASKS[task].score) for task in tasks},
         "sets": _compare_sets(results),
         "pretraining": PRETRAINING,
         "masked": f"{MASKED:.0%}",
         "fine_tuning": FINE_TUNING,
         "pretrained": _describe_pretraining(results),
         "fine_tuned": _compare(results, REQUESTS, FINE_TUNED),
-        "recipe": _compare_recipes(results, tasks),
+        "recipe": _compare_recipes(results, [task for task in tasks if set(ALTERNATIVES) <= set(TASKS[task].models)]),
     }
 
 
-def _compare(results: dict[str, Any], task: str, models: Iterable[str]) -> str:
+def _compare(results: dict[str, Any], task: str, models: Iterable[str], score: str = "exact_match") -> str:
     rows = []
     for model in models:
         if runs := find_runs(results, task, model):
-            (exact,) = average_scores([run["scores"] for run in runs], ["exact_match"])
+            (mean,) = average_scores([run["scores"] for run in runs], [score])
             (epochs,) = average_scores(runs, ["epochs"])
-            rows.append([model, exact, len(runs), f"{runs[0]['parameters']:,}", epochs])
-    return table(["", "EM", "seeds", "parameters", "epochs"], rows)
+            rows.append([model, mean, len(runs), f"{runs[0]['parameters']:,}", epochs])
+    return table(["", SCORES[score], "seeds", "parameters", "epochs"], rows)
 
 
 def _compare_sets(results: dict[str, Any]) -> str:

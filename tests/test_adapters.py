@@ -65,6 +65,15 @@ def test_every_adapter_is_trained(case):
     assert ".coverage_proj." in adapters or not config.use_coverage
 
 
+def test_adapters_of_tied_repetitions_are_trained():
+    config = peft.LoraConfig(target_modules=r".*tied_repetitions\.\w*embedding", r=2)
+    model = peft.get_peft_model(tiny_model(tie_repetitions=True), config).train()
+    model(**batch()).loss.backward()
+    trained = {name: weight.grad for name, weight in model.named_parameters() if "lora_embedding_A" in name}
+    assert len(trained) == 2
+    assert all(gradient is not None and gradient.any() for gradient in trained.values())
+
+
 def test_merged_weights_give_the_adapted_outputs(case):
     plain, inputs = case
     model = adapt(plain)

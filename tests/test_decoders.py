@@ -305,7 +305,7 @@ def test_its_own_attention_is_returned_by_the_implementation_that_has_it() -> No
 # --- an encoder over words ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "bart", "t5"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "bart", "m2m_100", "t5"])
 def test_an_encoder_over_words_reads_their_embeddings(family: str) -> None:
     fields = {"encoder": decoder(family), "encoder_reads": "words", "encoder_hidden_size": 4, "initial_state": "mean"}
     model = tiny_model(**fields, scale=1.0)
@@ -318,9 +318,15 @@ def test_an_encoder_over_words_reads_their_embeddings(family: str) -> None:
         assert torch.allclose(encoded.last_hidden_state[row, : len(folded)], expected, atol=1e-5)
         assert (encoded.last_hidden_state[row, len(folded) :] == 0).all()
         assert torch.allclose(encoded.final_state[row], expected.mean(0), atol=1e-5)
-    if family in ("bert", "roberta", "t5"):  # BART counts padding
-        left = model(**sources(side="left"), labels=padded(TARGETS, -100)).logits
-        assert torch.allclose(left, model(**batch()).logits, atol=1e-4)
+    left, right = (
+        model(**inputs, labels=padded(TARGETS, -100), output_hidden_states=True)
+        for inputs in (sources(side="left"), sources())
+    )
+    assert torch.allclose(left.logits, right.logits, atol=1e-4)
+    for row, words_of_row in enumerate(SOURCES):
+        for found, expected in zip(left.encoder_hidden_states, right.encoder_hidden_states, strict=True):
+            size = len(words_of_row)
+            assert torch.allclose(found[row, -size:], expected[row, :size], atol=1e-4)
 
 
 @pytest.mark.parametrize("changes", [{}, {"decoder": BART}, {"copy_mechanism": "retrieval"}], ids=str)

@@ -12,7 +12,8 @@ from torch import nn
 
 from copynet_hf import CopyNetForConditionalGeneration
 
-mechanisms = pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANISMS)
+MODELS = {**MECHANISMS, "tied repetitions": {"tie_repetitions": True}}
+models = pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
 
 
 def outputs(model):
@@ -32,14 +33,16 @@ def check(model, plain, tolerance=1e-5):
         assert torch.allclose(found, expected, atol=tolerance)
 
 
-@mechanisms
+@models
 def test_weights_offloaded_to_memory(changes):
     plain = tiny_model(**changes)
     check(cpu_offload(copy.deepcopy(plain), execution_device="cpu"), plain)
 
 
 @pytest.mark.parametrize(
-    ("changes", "on_disk"), [({}, "all"), *((changes, "decoder") for changes in MECHANISMS.values())], ids=str
+    ("changes", "on_disk"),
+    [({}, "all"), ({"tie_repetitions": True}, "all"), *((changes, "decoder") for changes in MECHANISMS.values())],
+    ids=str,
 )
 def test_a_device_map_with_the_disk(changes, on_disk, tmp_path):
     plain = tiny_model(**changes)

@@ -43,8 +43,8 @@ class CopyNetPredictor:
         name: the model's folder, or its name on the Hub.
         backend: "torch", or "onnx" for a folder that `copynet-hf export` wrote.
         device, bf16, trust_remote_code, threads: see `load_backend`.
-        text_column: the column of the sources in a call with columns; None: that of the training, if it was given
-            there and there is one of this name, else "text".
+        text_column: the column of the sources in a call with columns; None: that of the training, if there is one
+            of this name, else "text".
         facts_column: the column of the facts; None: "facts", if it is there and holds facts.
         features_column: the column of the features, read where the model reads features: lists of strings, or strings;
             None: as for the sources, else "features".

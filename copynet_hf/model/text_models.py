@@ -192,6 +192,13 @@ def number_positions(first: int | None, words: Tensor, steps: int) -> dict[str, 
     return {} if first is None else {"position_ids": (words.cumsum(-1) - 1).clamp(min=0)[:, -steps:] + first}
 
 
+def roll_rows(values: Tensor, shifts: Tensor) -> Tensor:
+    """Values (B, S, …), each row moved to the left by its number of shifts (B,) around its ends, as by torch.roll."""
+    rows, size = values.shape[:2]
+    places = (torch.arange(size, device=values.device) + shifts[:, None]) % size
+    return values[torch.arange(rows, device=values.device)[:, None], places]
+
+
 def attend_to_some(mask: Tensor) -> Tensor:
     """The mask (B, S) bool, true at the first position of rows without any: softmax over nothing is not a number."""
     is_first = torch.arange(mask.shape[1], device=mask.device) == 0

@@ -7,6 +7,7 @@ Shapes: `memory.py`, and B rows, P pieces, W width of the encoder's states.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple, Self
 
 import torch
@@ -25,6 +26,7 @@ from .text_models import (
     find_max_positions,
     find_position_offset,
     number_positions,
+    roll_rows,
 )
 
 
@@ -291,6 +293,8 @@ class WordEncoder(TextEncoder):
         self.states_proj = build_projection(self.text_encoder.config.hidden_size, config.memory_size)
         self.max_words = find_max_positions(self.text_encoder)
         self.first_position = find_position_offset(self.text_encoder)
+        # a pretrained encoder-decoder counts padding as it did
+        self.counts_padding = self.first_position is None and not config.seq2seq
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -328,9 +332,7 @@ class WordEncoder(TextEncoder):
             words = {"input_ids": input_ids} if source.inputs_embeds is None else {"inputs_embeds": embeddings}
         else:
             words = {"inputs_embeds": self.input_proj(embeddings)}
-        own_states, hidden_states = encode_text(
-            self.text_encoder, words, mask, output_hidden_states, self.first_position
-        )
+        own_states, hidden_states = self._encode_words(words, mask, output_hidden_states)
         text_state = pool_pieces(own_states, mask.long() - 1, 1, config.initial_state)
         return self._make_output(
             source,
@@ -342,3 +344,16 @@ class WordEncoder(TextEncoder):
             facts=embed_facts(embeddings, positions.is_object),
             hidden_states=hidden_states,
         )
+
+    def _encode_words(
+        self, words: Mapping[str, Tensor], mask: Tensor, output_hidden_states: bool
+    ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
+        """The encoder's states (B, S, W) of words with the mask (B, S) bool, and those of its layers, whichever side
+        the padding is on."""
+        encode = partial(encode_text, self.text_encoder)
+        if not self.counts_padding:
+            return encode(words, mask, output_hidden_states, self.first_position)
+        padding = (mask.cumsum(-1) == 0).sum(-1)  # on the left
+        moved = {name: roll_rows(values, padding) for name, values in words.items()}
+        states, layers = encode(moved, roll_rows(mask, padding), output_hidden_states)
+        return roll_rows(states, -padding), layers and tuple(roll_rows(layer, -padding) for layer in layers)

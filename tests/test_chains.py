@@ -335,6 +335,7 @@ def test_umlauts_are_copied_as_two_letters(source: str, target: str, tokens: lis
         ("Diyarbakır", "DİYARBAKIR", "[upper_tr]"),
         ("Iğdır", "ığdır", "[lower_tr]"),
         ("ŞIRNAK", "şırnak", "[lower_tr]"),
+        ("I\u0307STANBULI", "istanbulı", "[lower_tr]"),  # İ as two characters
     ],
 )
 def test_turkish_words_are_copied_in_another_case(source: str, target: str, mark: str) -> None:

@@ -183,6 +183,13 @@ def test_words_of_another_form_than_in_their_source_are_reported(tokenizer: Copy
     (warning,) = warnings(tokenizer, turned + pairs[10:], PAIRS[:1])
     fields = [{**pair, "summary": f"{{name={pair['summary'][3:]};}}"} for pair in turned]
     assert warnings(tokenizer, fields + pairs[10:], PAIRS[:1]) == [warning]
-    assert warning.startswith("10 of 20 targets have words that look like one in their source, but are composed of")
+    assert warning.startswith(
+        "10 of 20 targets have letters that look like those of their source, but are composed of"
+    )
+    inflected = [{"text": f"{n} {name}nak", "summary": f"{name}tól"} for n, name in enumerate(names * 10)]
+    assert warnings(tokenizer, inflected, PAIRS[:1]) == []
+    turned = [{**pair, "summary": f"{name}tól"} for pair, name in zip(inflected, names[::-1] * 10, strict=True)]
+    (warning,) = warnings(tokenizer, turned, PAIRS[:1])
+    assert warning.startswith("20 of 20 targets have letters")
     longer = [{"text": f"{n} Kova\u0301cs", "summary": f"{n} items"} for n in range(20)]  # one side has more accents
     assert warnings(tokenizer, longer, PAIRS[:1]) == []

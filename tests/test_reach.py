@@ -468,6 +468,11 @@ def test_sorted_pairs_are_all_looked_at() -> None:
     assert INITIAL in find_marks([*first, *last])
 
 
+def test_words_beyond_the_longest_output_are_not_counted() -> None:
+    pairs = [pair(f"{n} abc", " ".join([f"w{n}"] * 700)) for n in range(3)]
+    assert measure_reach(train(pairs), pairs).num_words == 3 * 512
+
+
 def test_copied_digits_and_letters_are_not_spelled() -> None:
     rows = [(number, letter) for number in range(2, 10) for letter in "BCDEFGHJ"]
     doors = [

@@ -97,7 +97,7 @@ def write_digraphs(word: str) -> str:
 
 
 def _lower_turkish(word: str) -> str:
-    return word.replace("I", "ı").replace("İ", "i").lower()
+    return word.replace("I\u0307", "i").replace("I", "ı").replace("İ", "i").lower()
 
 
 def _upper_turkish(word: str) -> str:

@@ -169,20 +169,30 @@ def _compare_sides(train: Sequence[Mapping[str, str]]) -> Iterator[str]:
 
 
 def _compare_forms(train: Sequence[Mapping[str, str]]) -> Iterator[str]:
-    """Words of targets that look like one in their source, but have another form of Unicode: NFD, as in file names of
-    macOS, or NFC."""
+    """Targets with letters that look like those of their source, but have another form of Unicode: NFD, as in file
+    names of macOS, or NFC."""
     differing = sum(_differs_in_form(row["text"], row["summary"]) for row in train)
     if differing > MIN_DIFFERING * len(train):
         yield (
-            f"{differing:,} of {len(train):,} targets have words that look like one in their source, but are composed "
-            "of other characters, such as é of one or of two: bring both sides, and later inputs, to Unicode NFC"
+            f"{differing:,} of {len(train):,} targets have letters that look like those of their source, but are "
+            "composed of other characters, such as é of one or of two: bring both sides, and later inputs, to Unicode "
+            "NFC"
         )
 
 
 def _differs_in_form(source: str, target: str) -> bool:
     composed = normalize("NFC", source)
     words = get_segmenter("word_punct").split(target)
-    return any(word not in source and normalize("NFC", word) in composed for word in words)
+    return (
+        _has_parts_of(source, target)
+        or _has_parts_of(target, source)
+        or any(word not in source and normalize("NFC", word) in composed for word in words)
+    )
+
+
+def _has_parts_of(text: str, other: str) -> bool:
+    """Whether the text has letters of the other one only in several characters."""
+    return not ({*normalize("NFC", text)} - {*text}).isdisjoint(other)
 
 
 def describe_training(

@@ -9,6 +9,7 @@ from functools import reduce
 from random import Random
 from typing import NamedTuple, TypeVar
 
+from ..arguments import MAX_TARGET_LENGTH
 from ..data.files import Row
 from ..model.chains import (
     MAX_DROPPED,
@@ -106,24 +107,26 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
     known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
     for row in pairs:
         source = tokenizer.encode_source(row["text"], row.get("facts"), max_length=tokenizer.model_max_length)
-        for word in tokenizer.tokenize(row["summary"]):
+        own = {*source.words}
+        folded = {fold_case(word) for word in own}
+        for word in tokenizer.tokenize(row["summary"])[:MAX_TARGET_LENGTH]:
             if word == JOINER:
                 continue
             ids = [] if word in known else tokenizer.encode_target([word], source)
             kind = find_kind(tokenizer, ids, source) if ids else "known"
             words[kind] += 1
             pieces = _list_pieces(ids, source) if len(ids) > 1 else []
-            made = "".join(piece for piece in pieces if piece not in source.words)
+            made = "".join(piece for piece in pieces if piece not in own)
             if kind == "known":
-                if word not in source.words:
+                if word not in own:
                     uncopied.append((word, source.words))
                 num_signs += not any(map(str.isalnum, word))
             elif kind in ("joined", "spelled") and word.isdecimal():
                 numbers.append((word, source.words))
-                added.append((made, _has_number_of(made, {*source.words} - {*pieces})))
+                added.append((made, _has_number_of(made, own - {*pieces})))
             elif kind in ("spelled", "unknown"):
                 hard.append((word, source.words))
-            elif 2 * len(made) > len(word) and any(fold_case(word) in fold_case(other) for other in source.words):
+            elif 2 * len(made) > len(word) and any(fold_case(word) in other for other in folded):
                 generated.append((word, source.words))
     counts = Counter(digits for digits, _ in added)
     rare = [

@@ -89,7 +89,7 @@ function replaceLetters(word, letters) {
 }
 
 function lowerTurkish(word) {
-  return word.replaceAll("I", "ı").replaceAll("İ", "i").toLowerCase();
+  return word.replaceAll("I\u0307", "i").replaceAll("I", "ı").replaceAll("İ", "i").toLowerCase();
 }
 
 function upperTurkish(word) {

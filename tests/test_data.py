@@ -155,11 +155,15 @@ def test_tables_hold_facts_as_json_text(tmp_path: Path, caplog: pytest.LogCaptur
     assert [(pair["summary"], pair["facts"]) for pair in pairs] == expected
 
 
-@pytest.mark.parametrize("header", ["request,summary,facts", "facts,request,summary", "facts,request,answer"])
+HEADERS = ["request,summary,facts", "facts,request,summary", "facts,request,answer", "Facts ,request,answer"]
+
+
+@pytest.mark.parametrize("header", HEADERS)
 def test_facts_in_tables_are_not_taken_for_texts(tmp_path: Path, header: str) -> None:
     cells = {"request": "a", "summary": "0", "answer": "0", "facts": '"[[""s"", ""p"", ""o""]]"'}
     path = tmp_path / "a.csv"
-    path.write_text(f"{header}\n" + ",".join(cells[name] for name in header.split(",")) + "\n", encoding="utf-8")
+    row = ",".join(cells[name.strip().lower()] for name in header.split(","))
+    path.write_text(f"{header}\n{row}\n", encoding="utf-8")
     (pair,) = load_pairs(train_file=path)["train"]
     assert pair == {"text": "a", "summary": "0", "facts": [["s", "p", "o"]]}
 
@@ -339,6 +343,14 @@ def test_capitals_and_spaces_of_a_column_name_do_not_matter(
     ambiguous = write(tmp_path / "b.csv", "Text,TEXT,cmd\na,b,c\n")
     with pytest.raises(ValueError, match="no column 'text'; did you mean"):
         load_pairs(train_file=ambiguous, text_column="text")
+    with pytest.raises(ValueError, match="the text and summary could be any of the columns 'Text', 'TEXT', 'cmd'"):
+        load_pairs(train_file=ambiguous)
+
+
+def test_the_exact_name_of_a_column_comes_first(tmp_path: Path) -> None:
+    row = {"text": "a", "summary": "b", "Text": "c", " summary": "d"}
+    (pair,) = load_pairs(train_file=write_rows(tmp_path / "a.jsonl", [row]))["train"]
+    assert (pair["text"], pair["summary"]) == ("a", "b")
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv"])

@@ -139,10 +139,12 @@ def test_named_values_have_a_score_each(tmp_path):
     assert scores == {
         "a": {"count": 3, "accuracy": pytest.approx(200 / 3), "added": 0},
         "b": {"count": 3, "accuracy": pytest.approx(200 / 3), "added": 0},
+        "c": {"count": 0, "accuracy": 0.0, "added": 1},  # made up
     }
     write_errors(tmp_path / "errors.html", rows, "a model")
     page = (tmp_path / "errors.html").read_text()
     assert '<td>a</td><td class="number">66.7 %</td><td class="number">3</td><td class="number">0</td>' in page
+    assert '<td>c</td><td class="number"></td><td class="number">0</td><td class="number">1</td>' in page
     assert score_fields([make_row("t", '{"a": [1, 2]}', '{"a": [1,2]}')])["a"]["accuracy"] == 100.0
     assert score_fields([make_row("t", "no fields", "a=1")]) == {}
     assert score_fields([]) == {}

@@ -41,6 +41,9 @@ def test_an_object_and_a_list_of_records_have_one_text():
     ("text", "expected"),
     [
         ("vendor=Lorsen & Co; total=745.60;due=1", [("vendor", "Lorsen & Co"), ("total", "745.60"), ("due", "1")]),
+        ("vendor=Lorsen; total=745.60;", [("vendor", "Lorsen"), ("total", "745.60")]),
+        ("a=1 b=2,", [("a", "1"), ("b", "2,")]),
+        ("a = 1 | b = |", [("a", "1"), ("b", "|")]),
         ("a=1 | b=2 3 | c=", [("a", "1"), ("b", "2 3"), ("c", "")]),
         ("a =東京 | b =", [("a", "東京"), ("b", "")]),
         ("a = 1, b.c = x\nd = 2", [("a", "1"), ("b.c", "x"), ("d", "2")]),

@@ -31,6 +31,7 @@ from copynet_hf.cli import main
 from copynet_hf.data.files import show_path
 from copynet_hf.data.remembered import recall_options, remember_options
 from copynet_hf.data.rows import number_rows
+from copynet_hf.evaluation.scoring import evaluate_pairs
 from copynet_hf.inference import file_prediction
 from copynet_hf.inference.file_prediction import find_files
 from copynet_hf.inference.part_files import write_whole
@@ -466,6 +467,8 @@ def test_a_model_that_retrieves_warns_once_of_rows_without_facts(
     assert warning.startswith(
         f"{folder} reads facts, and these rows have none: pass a column 'facts' of lists of triples"
     )
+    evaluate_pairs(*predict.load(), [{"text": "a b", "summary": "b"}], max_new_tokens=4)
+    assert caplog.messages[-1].startswith("the model reads facts, and these rows have none: pass a column 'facts'")
 
 
 def test_facts_are_read_from_the_column_that_is_named_which_has_to_be_there(
@@ -479,12 +482,21 @@ def test_facts_are_read_from_the_column_that_is_named_which_has_to_be_there(
     first, second = read_rows(tmp_path / "out.jsonl")
     assert first["prediction_source_words"] == ["a", "b", "a", "X", "b"]
     assert second["prediction_source_words"] == ["a", "b"]
+    write_table(source, [{"text": "a b", "Facts": [["a", "X", "b"]]}])
+    assert main(command(model, source, tmp_path / "guessed.jsonl", "--with_origins")) == 0
+    (row,) = read_rows(tmp_path / "guessed.jsonl")
+    assert row["prediction_source_words"] == first["prediction_source_words"]
+    predictor = CopyNetPredictor(model, with_origins=True)
+    predicted = predictor({"text": ["a b"], "Facts": [[["a", "X", "b"]]]})
+    assert predicted["prediction_source_words"] == [first["prediction_source_words"]]
     assert len(first["prediction_copy_shares"]) == len(first["prediction_words"])
     with pytest.raises(ValueError, match="no column 'fatcs'"):
         CopyNetPredictor(model, facts_column="fatcs")({"text": ["a b"], "facts": [[["a", "X", "b"]]]})
 
 
-def test_features_are_read_from_their_column_and_unknown_ones_have_no_effect(tmp_path: Path) -> None:
+def test_features_are_read_from_their_column_and_unknown_ones_have_no_effect(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     tokenizer = tiny_tokenizer(feature_vocab=["V", "PST"])
     fields = {"feature_vocab_size": tokenizer.feature_vocab_size, "seed": 2}
     folder = save_tiny_model(tmp_path / "model", search={"min_new_tokens": 4}, **fields)
@@ -495,6 +507,23 @@ def test_features_are_read_from_their_column_and_unknown_ones_have_no_effect(tmp
     both, none, unknown, one = (float(row["prediction_score"]) for row in read_rows(tmp_path / "out.csv"))
     assert unknown == pytest.approx(none, rel=1e-4)
     assert all(abs(known / none - 1) > 1e-2 for known in (both, one))
+    warning = f"{folder} knows none of the features of these rows: check how they are spelled"
+    assert not [message for message in caplog.messages if message.startswith(warning)]
+    write_table(source, [{"text": "a b X", "tags": each} for each in ("V|PST", "")])
+    assert main(command(folder, source, tmp_path / "out2.csv", "--features_column=tags")) == 0
+    assert len([message for message in caplog.messages if message.startswith(warning)]) == 1
+
+
+def test_rows_that_lack_the_column_of_the_features_are_bad(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer(feature_vocab=["V", "PST"])
+    folder = save_tiny_model(tmp_path / "model", feature_vocab_size=tokenizer.feature_vocab_size)
+    tokenizer.save_pretrained(folder)
+    rows = [{"text": "a", "features": ["V"]}, {"text": "a"}, {"text": "a", "features": None}]
+    source = write_table(tmp_path / "in.jsonl", rows)
+    assert main(command(folder, source, tmp_path / "out.jsonl")) == 0
+    assert len(read_rows(tmp_path / "out.jsonl")) == 2
+    (bad,) = read_rows(tmp_path / "out.jsonl.bad.jsonl")
+    assert (bad["line"], bad["reason"]) == (2, "no 'features'")
 
 
 def test_a_predictor_replaces_no_column_and_needs_a_name(model: Path) -> None:

@@ -79,7 +79,9 @@ def evaluate(args: EvaluateArguments) -> None:
             counts = f"{accepted:,} of {len(right):,} outputs"
             logger.info("confidence at least %g: %s, %s", threshold, counts, share)
         if fields := score_fields(predictions):
-            scores["field_accuracy"] = {name: round(field["accuracy"], 2) for name, field in fields.items()}
+            scores["field_accuracy"] = {
+                name: round(field["accuracy"], 2) for name, field in fields.items() if field["count"]
+            }
         if output_file is not None:
             write_json_lines(output_file, predictions)
         if errors_file is not None:

@@ -73,11 +73,11 @@ class Columns:
                     self.strings.append(name)
                 if name not in self.records and any(isinstance(_first(value), dict) for value in values):
                     self.records.append(name)
-                self.has_facts |= name == facts_column and any(map(resemble_facts, map(read_facts, values)))
+                self.has_facts |= _are_alike(name, facts_column) and any(map(resemble_facts, map(read_facts, values)))
 
     def texts(self, facts_column: str = "facts") -> list[str]:
         """The columns of strings but that of the facts, which tables hold as JSON text."""
-        return [name for name in self.strings if not (self.has_facts and name == facts_column)]
+        return [name for name in self.strings if not (self.has_facts and _are_alike(name, facts_column))]
 
     @classmethod
     def of_schema(cls, schema: pa.Schema) -> Columns:
@@ -172,9 +172,9 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str, *, is_table
                 f"{', '.join(map(repr, columns))}: {_advise(found, role, is_table)}"
             )
     chosen = {role: column for role, column in roles.items() if column is not None} | given
-    if "facts" in columns and "facts" not in chosen.values():
-        if found.has_facts or can_hold_facts(found.types["facts"]):
-            return chosen | {"facts": "facts"}
+    if (facts := match_column("facts", columns)) is not None and facts not in chosen.values():
+        if found.has_facts or can_hold_facts(found.types[facts]):
+            return chosen | {"facts": facts}
         logger.info(UNREAD_FACTS, where)
     return chosen
 
@@ -195,9 +195,8 @@ def is_key(column: str) -> bool:
 
 
 def find_usual_name(columns: Sequence[str], names: Sequence[str]) -> str | None:
-    """The column with the first of the names that is there, in any case, whatever spaces are around it."""
-    by_name = {_simplify(column): column for column in columns}
-    return next((by_name[name] for name in names if name in by_name), None)
+    """The column that `match_column` finds for the first of the names that has one."""
+    return next((column for name in names if (column := match_column(name, columns)) is not None), None)
 
 
 def choose_new_names(columns: Iterable[str], roles: Mapping[str, str]) -> dict[str, str]:
@@ -211,7 +210,7 @@ def choose_new_names(columns: Iterable[str], roles: Mapping[str, str]) -> dict[s
 
 def match_column(name: str, columns: Collection[str]) -> str | None:
     """The column of this name, else the only one that differs in nothing but capitals and spaces, else None."""
-    alike = [name] if name in columns else [each for each in columns if _simplify(each) == _simplify(name)]
+    alike = [name] if name in columns else [each for each in columns if _are_alike(each, name)]
     return alike[0] if len(alike) == 1 else None
 
 
@@ -220,6 +219,11 @@ def find_column(name: str, columns: Collection[str]) -> str:
     if (column := match_column(name, columns)) is None:
         raise ValueError(describe_missing_column(name, columns))
     return column
+
+
+def _are_alike(name: str, other: str) -> bool:
+    """Whether two names differ in nothing but capitals and spaces."""
+    return _simplify(name) == _simplify(other)
 
 
 def _simplify(name: str) -> str:

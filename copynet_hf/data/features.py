@@ -5,6 +5,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+NO_FACTS = (
+    "{} reads facts, and these rows have none: pass a column 'facts' of lists of triples (subject, property, object), "
+    "as JSON text in CSV files"
+)
+UNKNOWN_FEATURES = "{} knows none of the features of these rows: check how they are spelled, and what separates them"
 
 
 def split_features(value: str | Iterable[str] | None, separator: str) -> list[str]:
@@ -13,6 +20,12 @@ def split_features(value: str | Iterable[str] | None, separator: str) -> list[st
         raise ValueError("--features_separator is empty: pass what stands between two features")
     features = value.split(separator) if isinstance(value, str) else value or []
     return [feature.strip() for feature in features if feature.strip()]
+
+
+def are_unknown(features: Iterable[Iterable[str]], tokenizer: Any) -> bool:
+    """Whether some rows have features, and the tokenizer has none of these in its vocabulary."""
+    found = {feature for row in features for feature in row or ()}
+    return bool(found) and found.isdisjoint(getattr(tokenizer, "feature_vocab", found))
 
 
 def explain_unusable(value: object, role: str, column: str) -> str | None:

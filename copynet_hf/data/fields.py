@@ -105,7 +105,11 @@ def parse_fields(text: str) -> list[Field] | None:
 
 def _split_fields(text: str, pattern: re.Pattern[str]) -> Iterator[Field]:
     matches = list(pattern.finditer(text))
-    for match, end in zip(matches, [*(match.start() for match in matches[1:]), len(text)], strict=True):
+    last = len(text)
+    if pattern is _UNSPACED:  # perhaps with a closing separator: `vendor=Lorsen; total=745.60;`
+        between = "".join(text[match.start() : match.start(1)] for match in matches[1:])
+        last = len(text.rstrip(between)) if between else last
+    for match, end in zip(matches, [*(match.start() for match in matches[1:]), last], strict=True):
         value = text[match.end() : end].strip()
         start = text.index(value, match.end())
         yield Field(match[1], value, start, start + len(value))

@@ -210,7 +210,7 @@ class PairsBuilder(datasets.GeneratorBasedBuilder):
     """
 
     # Part of the cache key: increase it when a change of the code changes the examples of a file.
-    VERSION = datasets.Version("1.12.0")
+    VERSION = datasets.Version("1.13.0")
     BUILDER_CONFIG_CLASS = PairsConfig
     columns: Columns
     roles: Mapping[str, str] = MappingProxyType({"text": "text", "summary": "summary"})

@@ -11,7 +11,7 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from ..data.features import with_objects
+from ..data.features import NO_FACTS, UNKNOWN_FEATURES, are_unknown, with_objects
 from ..data.files import Row, warn_once
 from ..inference.predictor import predict_in_batches
 from ..model.confidence import Calibration, calibrate
@@ -57,6 +57,10 @@ def evaluate_pairs(
     """
     pairs = _to_dataset(pairs)
     sources, references = list(pairs["text"]), list(pairs["summary"])
+    if getattr(model.config, "retrieves", False) and "facts" not in pairs.column_names:
+        warn_once(NO_FACTS.format("the model"))
+    if "features" in pairs.column_names and are_unknown(pairs["features"], tokenizer):
+        warn_once(UNKNOWN_FEATURES.format("the model"))
     start = time.perf_counter()
     predictions = predict_pairs(model, tokenizer, pairs, **options)
     seconds = time.perf_counter() - start

@@ -395,8 +395,11 @@ def _predict_rows(predictor: CopyNetPredictor, rows: Sequence[Row]) -> list[Pred
 
 
 def _explain_unusable_row(row: Row, predictor: CopyNetPredictor) -> str | None:
-    """The reason why a row cannot be predicted, or None."""
-    reasons = (explain_unusable(row.get(column), role, column) for role, column in _columns_read(predictor).items())
+    """The reason why a row cannot be predicted, or None. Features that a row lacks are not read as none."""
+    columns = _columns_read(predictor)
+    if "features" in columns and columns["features"] not in row:
+        return f"no {columns['features']!r}"
+    reasons = (explain_unusable(row.get(column), role, column) for role, column in columns.items())
     return next((reason for reason in reasons if reason is not None), None)
 
 

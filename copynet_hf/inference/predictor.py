@@ -16,7 +16,15 @@ from tqdm.auto import tqdm  # type: ignore[import-untyped]
 from transformers import GenerationConfig, GenerationMixin, PreTrainedTokenizerBase
 
 from ..data.columns import find_column, match_column
-from ..data.features import explain_unusable, read_facts, resemble_facts, split_features
+from ..data.features import (
+    NO_FACTS,
+    UNKNOWN_FEATURES,
+    are_unknown,
+    explain_unusable,
+    read_facts,
+    resemble_facts,
+    split_features,
+)
 from ..data.files import warn_once
 from ..data.remembered import find_separator, read_options
 from ..model.prediction import CopyModel, Prediction, check_min_confidence, predict, reads_features
@@ -26,10 +34,6 @@ from .extraction import extract_records
 
 OUTPUT_FORMATS = ("text", "records")
 ORIGINS = tuple(field.name for field in fields(Prediction) if field.name not in ("text", "accepted", "copy_probs"))
-NO_FACTS = (
-    "{} reads facts, and these rows have none: pass a column 'facts' of lists of triples (subject, property, object), "
-    "as JSON text in CSV files, or name it with facts_column (--facts_column)"
-)
 
 
 class CopyNetPredictor:
@@ -225,19 +229,23 @@ class CopyNetPredictor:
             raise ValueError(f"the column {text_column!r} is a {type(columns[text_column]).__name__}: pass a list")
         texts = _list_values(columns[text_column])
         options: dict[str, Any] = {}
-        facts_column = "facts" if self.facts_column is None else find_column(self.facts_column, list(columns))
+        names = list(columns)
+        given = self.facts_column
+        facts_column = match_column("facts", names) or "facts" if given is None else find_column(given, names)
         facts = [read_facts(_to_lists(each)) for each in _list_values(columns.get(facts_column, ()))]
-        if self.facts_column is not None or any(map(resemble_facts, facts)):
+        if given is not None or any(map(resemble_facts, facts)):
             _check_cells(texts, facts, "facts", facts_column)
             options["facts"] = facts
         elif getattr(model.config, "retrieves", False) and texts and (any(facts) or facts_column not in columns):
-            warn_once(NO_FACTS.format(self.name))
+            warn_once(NO_FACTS.format(self.name) + ", or name it with facts_column (--facts_column)")
         if reads_features(model):
             separator = find_separator(tokenizer, self.features_separator)
             features_column = self.find_column("features", columns)
             features = [_to_lists(each) for each in _list_values(columns[features_column])]
             _check_cells(texts, features, "features", features_column)
             options["features"] = [split_features(each, separator) for each in features]
+            if are_unknown(options["features"], tokenizer):
+                warn_once(UNKNOWN_FEATURES.format(self.name))
         trace = self.with_origins or self.output_format == "records"
         return self._predict_texts(texts, f"the column {text_column!r}", trace=trace, **options)
 

@@ -139,8 +139,11 @@ def test_of_many_targets_a_sample_is_described(tokenizer: CopyNetTokenizer) -> N
 def test_retrieval_without_facts_is_reported(facts: list[list[str]]) -> None:
     pairs = {"train": Dataset.from_list([pair | {"facts": facts} for pair in PAIRS])}
     found = list(find_warnings(pairs, {}, TrainArguments(), retrieves=True))
-    expected = "copy_mechanism is 'retrieval', and no pair that was looked at has facts: "
+    expected = "copy_mechanism is 'retrieval', and no training pair that was looked at has facts: "
     assert [each[: len(expected)] for each in found] == [expected] * (not facts)
+    pairs["validation"] = Dataset.from_list([{**PAIRS[0], "summary": "another", "facts": []}])
+    *_, last = [each for each in find_warnings(pairs, {}, TrainArguments(), retrieves=True) if "facts" in each]
+    assert last.startswith("copy_mechanism is 'retrieval', and no validation pair that was looked at has facts: ")
 
 
 def test_truncated_targets_are_reported(tokenizer: CopyNetTokenizer) -> None:

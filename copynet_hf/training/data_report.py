@@ -63,11 +63,12 @@ def find_warnings(
         max_pieces: that a Transformers encoder reads; None: no limit, or another encoder.
         retrieves: whether the model's mechanism is meant for facts.
     """
-    if retrieves and not any(row.get("facts") for row in spread(pairs["train"], SAMPLE_SIZE)):
-        yield (
-            "copy_mechanism is 'retrieval', and no pair that was looked at has facts: pass a column facts of triples "
-            "(subject, property, object), or use 'copynet'"
-        )
+    for split, of_split in pairs.items() if retrieves else ():
+        if not any(row.get("facts") for row in spread(of_split, SAMPLE_SIZE)):
+            yield (
+                f"copy_mechanism is 'retrieval', and no {_name_split(split)} pair that was looked at has facts: pass "
+                "a column facts of triples (subject, property, object), or use 'copynet'"
+            )
     train = _sample(pairs["train"])
     if "validation" in pairs:
         yield from _find_overlap(pairs["train"], pairs["validation"])

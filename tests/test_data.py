@@ -168,6 +168,18 @@ def test_facts_in_tables_are_not_taken_for_texts(tmp_path: Path, header: str) ->
     assert pair == {"text": "a", "summary": "0", "facts": [["s", "p", "o"]]}
 
 
+@pytest.mark.parametrize(
+    ("row", "facts"),
+    [
+        ({"text": "a", "summary": "b", "facts": "see below", "Facts": '[["s", "p", "o"]]'}, None),
+        ({"request": "a", "facts": [["s", "p", "o"]], "Facts": "b"}, [["s", "p", "o"]]),
+    ],
+)
+def test_facts_are_those_of_the_column_with_the_exact_name(tmp_path: Path, row: dict[str, Any], facts: Any) -> None:
+    (pair,) = load_pairs(train_file=write_rows(tmp_path / "a.jsonl", [row]))["train"]
+    assert (pair["text"], pair["summary"], pair.get("facts")) == ("a", "b", facts)
+
+
 @pytest.mark.parametrize("cells", [[7, 8], ["a, b", "c"], [["a", "b"], ["c"]], [[[1, 2]], [[3]]], [{"a": "b"}, 1]])
 def test_a_column_called_facts_that_holds_something_else_is_another_column(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, cells: list[object]

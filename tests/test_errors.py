@@ -139,7 +139,7 @@ def test_named_values_have_a_score_each(tmp_path):
     assert scores == {
         "a": {"count": 3, "accuracy": pytest.approx(200 / 3), "added": 0},
         "b": {"count": 3, "accuracy": pytest.approx(200 / 3), "added": 0},
-        "c": {"count": 0, "accuracy": 0.0, "added": 1},  # made up
+        "c": {"count": 0, "accuracy": None, "added": 1},  # made up
     }
     write_errors(tmp_path / "errors.html", rows, "a model")
     page = (tmp_path / "errors.html").read_text()

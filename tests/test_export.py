@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from helpers import LETTERED, POINTER, SOURCES, SPELLED, VARIANTS, padded, refused, save_tiny_model, tiny_model
+from helpers import BART, LETTERED, POINTER, SOURCES, SPELLED, VARIANTS, padded, refused, save_tiny_model, tiny_model
 from helpers import SEARCHES as ALL_SEARCHES
 from torch import Tensor
 
@@ -30,6 +30,7 @@ Tensors = dict[str, Tensor]
 CASES: dict[str, dict[str, Any]] = {
     "features and letters": LETTERED,
     "retrieval": {"copy_mechanism": "retrieval", "seed": 1},  # a seed with which out-of-vocabulary words are copied
+    "encoder over words": {"encoder": BART, "encoder_reads": "words"},
 }
 ALIGNED = {"copy_mechanism": "gated", "aligned_words": 2, "frequent_words": 6}
 SLOW: dict[str, dict[str, Any]] = VARIANTS | {"aligned_words": ALIGNED, "pointer": POINTER}

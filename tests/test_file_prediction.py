@@ -20,6 +20,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -489,6 +490,8 @@ def test_facts_are_read_from_the_column_that_is_named_which_has_to_be_there(
     predictor = CopyNetPredictor(model, with_origins=True)
     predicted = predictor({"text": ["a b"], "Facts": [[["a", "X", "b"]]]})
     assert predicted["prediction_source_words"] == [first["prediction_source_words"]]
+    numbered = pd.concat([pd.DataFrame({"text": ["a b", "b"]}), pd.Series([1, 2])], axis=1)
+    assert len(predictor(numbered)["prediction"]) == 2
     assert len(first["prediction_copy_shares"]) == len(first["prediction_words"])
     with pytest.raises(ValueError, match="no column 'fatcs'"):
         CopyNetPredictor(model, facts_column="fatcs")({"text": ["a b"], "facts": [[["a", "X", "b"]]]})

@@ -80,7 +80,9 @@ def evaluate(args: EvaluateArguments) -> None:
             logger.info("confidence at least %g: %s, %s", threshold, counts, share)
         if fields := score_fields(predictions):
             scores["field_accuracy"] = {
-                name: round(field["accuracy"], 2) for name, field in fields.items() if field["count"]
+                name: round(accuracy, 2)
+                for name, field in fields.items()
+                if (accuracy := field["accuracy"]) is not None
             }
         if output_file is not None:
             write_json_lines(output_file, predictions)

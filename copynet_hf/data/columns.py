@@ -33,7 +33,7 @@ SUMMARY_NAMES = (
 KEY_NAMES = ("", "id", "idx", "index", "guid", "uid", "key", "split", "human_label")
 
 ROLES = ("text", "summary", "features", "facts")
-UNREAD_FACTS = "%s: the column 'facts' holds no triples (subject, property, object), and is not read"
+UNREAD_FACTS = "%s: the column %r holds no triples (subject, property, object), and is not read"
 
 
 class ColumnChoice(NamedTuple):
@@ -63,7 +63,7 @@ class Columns:
         self.types: dict[str, pa.DataType | None] = {}
         self.strings: list[str] = []
         self.records: list[str] = []
-        self.has_facts = False
+        with_facts: set[str] = set()
         rows = iter(rows)
         while batch := list(islice(rows, size)):
             for name in dict.fromkeys(name for row in batch for name in row):
@@ -73,11 +73,14 @@ class Columns:
                     self.strings.append(name)
                 if name not in self.records and any(isinstance(_first(value), dict) for value in values):
                     self.records.append(name)
-                self.has_facts |= _are_alike(name, facts_column) and any(map(resemble_facts, map(read_facts, values)))
+                if _are_alike(name, facts_column) and any(map(resemble_facts, map(read_facts, values))):
+                    with_facts.add(name)
+        self.has_facts = match_column(facts_column, self.types) in with_facts
 
     def texts(self, facts_column: str = "facts") -> list[str]:
         """The columns of strings but that of the facts, which tables hold as JSON text."""
-        return [name for name in self.strings if not (self.has_facts and _are_alike(name, facts_column))]
+        facts = match_column(facts_column, self.types) if self.has_facts else None
+        return [name for name in self.strings if name != facts]
 
     @classmethod
     def of_schema(cls, schema: pa.Schema) -> Columns:
@@ -175,7 +178,7 @@ def choose_columns(found: Columns, choice: ColumnChoice, where: str, *, is_table
     if (facts := match_column("facts", columns)) is not None and facts not in chosen.values():
         if found.has_facts or can_hold_facts(found.types[facts]):
             return chosen | {"facts": facts}
-        logger.info(UNREAD_FACTS, where)
+        logger.info(UNREAD_FACTS, where, facts)
     return chosen
 
 

@@ -105,11 +105,11 @@ def parse_fields(text: str) -> list[Field] | None:
 
 def _split_fields(text: str, pattern: re.Pattern[str]) -> Iterator[Field]:
     matches = list(pattern.finditer(text))
-    last = len(text)
-    if pattern is _UNSPACED:  # perhaps with a closing separator: `vendor=Lorsen; total=745.60;`
-        between = "".join(text[match.start() : match.start(1)] for match in matches[1:])
-        last = len(text.rstrip(between)) if between else last
-    for match, end in zip(matches, [*(match.start() for match in matches[1:]), last], strict=True):
+    separators = "".join(text[match.start() : match.start(1)] for match in matches[1:])
+    # perhaps also at the end: `total=745.60;`; but `format_record` writes neither this nor " |" there
+    separators = separators.replace("|", "") if pattern is _SPACED else separators or ";|"
+    end_of_last = len(text.rstrip(separators + " "))
+    for match, end in zip(matches, [*(match.start() for match in matches[1:]), end_of_last], strict=True):
         value = text[match.end() : end].strip()
         start = text.index(value, match.end())
         yield Field(match[1], value, start, start + len(value))

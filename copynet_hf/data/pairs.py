@@ -181,7 +181,7 @@ def _build_split(path: FilePath, split: str, streaming: bool, file_format: str |
     if is_cached and builder.info.description:
         logger.warning("%s: %s", show_path(file), builder.info.description)
     if is_cached and "original_facts" in builder.info.features and "facts" not in builder.info.features:
-        logger.info(UNREAD_FACTS, show_path(file))
+        logger.info(UNREAD_FACTS, show_path(file), "facts")
     return builder.as_dataset(split=split)
 
 

@@ -84,7 +84,12 @@ def format_page(outputs: Sequence[WrongOutput], total: int, fields: Mapping[str,
     )
     if fields:
         rows = [
-            [name, f"{score['accuracy']:.1f} %" if score["count"] else "", str(score["count"]), str(score["added"])]
+            [
+                name,
+                "" if score["accuracy"] is None else f"{score['accuracy']:.1f} %",
+                str(score["count"]),
+                str(score["added"]),
+            ]
             for name, score in fields.items()
         ]
         tables += "<h2>Fields</h2>" + _format_table(["", "right", "references", "only in outputs"], rows)

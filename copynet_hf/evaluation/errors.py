@@ -45,11 +45,11 @@ class WrongOutput(TypedDict):
 
 
 class FieldScore(TypedDict):
-    """Of a named value: how many references have it, how many percent of these outputs have the same values, and how
-    many outputs have it where the reference does not."""
+    """Of a named value: how many references have it, how many percent of these outputs have the same values (None: no
+    reference has it), and how many outputs have it where the reference does not."""
 
     count: int
-    accuracy: float
+    accuracy: float | None
     added: int
 
 
@@ -98,19 +98,19 @@ def count_reasons(outputs: Iterable[WrongOutput]) -> dict[Reason, int]:
 
 
 def score_fields(rows: Iterable[Mapping[str, Any]]) -> dict[str, FieldScore]:
-    """The score of each named value, in the order of the references, and then of those that only outputs have, whose
-    count is 0; empty unless the references are named values, in the forms that `data.fields.parse_fields` reads."""
+    """The score of each named value, in the order of the references, and then of those that only outputs have; empty
+    unless the references are named values, in the forms that `data.fields.parse_fields` reads."""
     texts = [(row["reference"], row["prediction"]) for row in rows if isinstance(row["reference"], str)]
     parsed = [(_group(reference), _group(prediction) or {}) for reference, prediction in texts]
     pairs = [(expected, found) for expected, found in parsed if expected is not None]
     if not texts or len(pairs) < FIELDS_SHARE * len(texts):
         return {}
-    names = dict.fromkeys(name for side in zip(*pairs, strict=True) for values in side for name in values)
+    names = dict.fromkeys(name for column in zip(*pairs, strict=True) for values in column for name in values)
     scores: dict[str, FieldScore] = {}
     for name in names:
         hits = [found.get(name) == expected[name] for expected, found in pairs if name in expected]
         added = sum(name in found and name not in expected for expected, found in pairs)
-        scores[name] = {"count": len(hits), "accuracy": 100 * sum(hits) / max(len(hits), 1), "added": added}
+        scores[name] = {"count": len(hits), "accuracy": 100 * sum(hits) / len(hits) if hits else None, "added": added}
     return scores
 
 

@@ -15,7 +15,7 @@ from ..data.features import NO_FACTS, UNKNOWN_FEATURES, are_unknown, with_object
 from ..data.files import Row, warn_once
 from ..inference.predictor import predict_in_batches
 from ..model.confidence import Calibration, calibrate
-from ..model.prediction import CopyModel, Prediction, describe_incomplete
+from ..model.prediction import CopyModel, Prediction, describe_incomplete, reads_features
 from .calibration import MIN_PAIRS, fit_calibration
 from .compute_metrics import normalize_unknown, spells_words, split_words
 from .metrics import Texts, find_exact_matches, score_outputs
@@ -59,7 +59,7 @@ def evaluate_pairs(
     sources, references = list(pairs["text"]), list(pairs["summary"])
     if getattr(model.config, "retrieves", False) and "facts" not in pairs.column_names:
         warn_once(NO_FACTS.format("the model"))
-    if "features" in pairs.column_names and are_unknown(pairs["features"], tokenizer):
+    if reads_features(model) and "features" in pairs.column_names and are_unknown(pairs["features"], tokenizer):
         warn_once(UNKNOWN_FEATURES.format("the model"))
     start = time.perf_counter()
     predictions = predict_pairs(model, tokenizer, pairs, **options)

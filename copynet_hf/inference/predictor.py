@@ -229,7 +229,7 @@ class CopyNetPredictor:
             raise ValueError(f"the column {text_column!r} is a {type(columns[text_column]).__name__}: pass a list")
         texts = _list_values(columns[text_column])
         options: dict[str, Any] = {}
-        names = list(columns)
+        names = [name for name in columns if isinstance(name, str)]  # pandas has others
         given = self.facts_column
         facts_column = match_column("facts", names) or "facts" if given is None else find_column(given, names)
         facts = [read_facts(_to_lists(each)) for each in _list_values(columns.get(facts_column, ()))]

@@ -95,8 +95,8 @@ class TiedRepetitions(nn.Module):
         def read_window(rows: Tensor, places: Tensor) -> Tensor:
             return padded[rows[..., None], windows[rows, places]].flatten(-2)
 
-        only = partners.new_zeros(1)  # each table's row, read by its module, for adapters and offloading
-        marks = self.embedding(only) * later[..., None] + self.first_embedding(only) * first[..., None]
+        row = partners.new_zeros(1)  # the only one of each table, read by its module, for adapters and offloading
+        marks = self.embedding(row) * later[..., None] + self.first_embedding(row) * first[..., None]
         return _add_read(embeddings + marks, partners, first | later, self.neighbour_proj, read_window)
 
     def add_partners(self, states: Tensor, partners: Tensor) -> Tensor:

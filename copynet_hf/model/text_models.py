@@ -193,9 +193,11 @@ def number_positions(first: int | None, words: Tensor, steps: int) -> dict[str, 
 
 
 def roll_rows(values: Tensor, shifts: Tensor) -> Tensor:
-    """Values (B, S, …), each row moved to the left by its number of shifts (B,) around its ends, as by torch.roll."""
+    """Values (B, S, …), each row moved to the left by its number of shifts (B,), from −S to S, around its ends, as by
+    torch.roll."""
     rows, size = values.shape[:2]
-    places = (torch.arange(size, device=values.device) + shifts[:, None]) % size
+    places = torch.arange(size, device=values.device) + shifts[:, None]
+    places = places + size * ((places < 0).long() - (places >= size).long())  # ONNX has no remainder of a dynamic size
     return values[torch.arange(rows, device=values.device)[:, None], places]
 
 

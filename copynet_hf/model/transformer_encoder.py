@@ -293,8 +293,8 @@ class WordEncoder(TextEncoder):
         self.states_proj = build_projection(self.text_encoder.config.hidden_size, config.memory_size)
         self.max_words = find_max_positions(self.text_encoder)
         self.first_position = find_position_offset(self.text_encoder)
-        # a pretrained encoder-decoder counts padding as it did
-        self.counts_padding = self.first_position is None and not config.seq2seq
+        # behind the words, where no position depends on it; a pretrained encoder-decoder counts it as it did
+        self.moves_padding = self.first_position is None and not config.seq2seq
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
@@ -351,9 +351,12 @@ class WordEncoder(TextEncoder):
         """The encoder's states (B, S, W) of words with the mask (B, S) bool, and those of its layers, whichever side
         the padding is on."""
         encode = partial(encode_text, self.text_encoder)
-        if not self.counts_padding:
+        if not self.moves_padding:
             return encode(words, mask, output_hidden_states, self.first_position)
-        padding = (mask.cumsum(-1) == 0).sum(-1)  # on the left
-        moved = {name: roll_rows(values, padding) for name, values in words.items()}
-        states, layers = encode(moved, roll_rows(mask, padding), output_hidden_states)
-        return roll_rows(states, -padding), layers and tuple(roll_rows(layer, -padding) for layer in layers)
+        shifts = (mask.cumsum(-1) == 0).sum(-1)  # the padding on the left
+        moved = {name: roll_rows(values, shifts) for name, values in words.items()}
+        states, layers = encode(moved, roll_rows(mask, shifts), output_hidden_states)
+        if layers is not None:  # Funnel's pooled ones have fewer positions
+            size = mask.shape[1]
+            layers = tuple(roll_rows(layer, -shifts) if layer.shape[1] == size else layer for layer in layers)
+        return roll_rows(states, -shifts), layers

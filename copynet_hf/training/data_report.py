@@ -193,7 +193,8 @@ def _differs_in_form(source: str, target: str) -> bool:
 
 def _has_parts_of(text: str, other: str) -> bool:
     """Whether the text has letters of the other one only in several characters."""
-    return not ({*normalize("NFC", text)} - {*text}).isdisjoint(other)
+    composed = {letter for letter in normalize("NFC", text) if normalize("NFD", letter) != letter}
+    return not (composed - {*text}).isdisjoint(other)
 
 
 def describe_training(

@@ -96,7 +96,7 @@ class Reach(NamedTuple):
 
 
 def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
-    """The reach of the targets of these pairs."""
+    """The reach of the targets of these pairs, each up to `MAX_TARGET_LENGTH` words."""
     words: Counter[str] = Counter()
     hard: list[tuple[str, list[str]]] = []
     numbers: list[tuple[str, list[str]]] = []
@@ -107,8 +107,8 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
     known = tokenizer.get_vocab().keys() - {*tokenizer.all_special_tokens}
     for row in pairs:
         source = tokenizer.encode_source(row["text"], row.get("facts"), max_length=tokenizer.model_max_length)
-        own = {*source.words}
-        folded = {fold_case(word) for word in own}
+        source_words = {*source.words}
+        folded_words = {fold_case(word) for word in source_words}
         for word in tokenizer.tokenize(row["summary"])[:MAX_TARGET_LENGTH]:
             if word == JOINER:
                 continue
@@ -116,17 +116,17 @@ def measure_reach(tokenizer: CopyNetTokenizer, pairs: Iterable[Row]) -> Reach:
             kind = find_kind(tokenizer, ids, source) if ids else "known"
             words[kind] += 1
             pieces = _list_pieces(ids, source) if len(ids) > 1 else []
-            made = "".join(piece for piece in pieces if piece not in own)
+            made = "".join(piece for piece in pieces if piece not in source_words)
             if kind == "known":
-                if word not in own:
+                if word not in source_words:
                     uncopied.append((word, source.words))
                 num_signs += not any(map(str.isalnum, word))
             elif kind in ("joined", "spelled") and word.isdecimal():
                 numbers.append((word, source.words))
-                added.append((made, _has_number_of(made, own - {*pieces})))
+                added.append((made, _has_number_of(made, source_words - {*pieces})))
             elif kind in ("spelled", "unknown"):
                 hard.append((word, source.words))
-            elif 2 * len(made) > len(word) and any(fold_case(word) in other for other in folded):
+            elif 2 * len(made) > len(word) and any(fold_case(word) in other for other in folded_words):
                 generated.append((word, source.words))
     counts = Counter(digits for digits, _ in added)
     rare = [

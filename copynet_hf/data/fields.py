@@ -106,7 +106,7 @@ def parse_fields(text: str) -> list[Field] | None:
 def _split_fields(text: str, pattern: re.Pattern[str]) -> Iterator[Field]:
     matches = list(pattern.finditer(text))
     separators = "".join(text[match.start() : match.start(1)] for match in matches[1:])
-    # perhaps also at the end: `total=745.60;`; but `format_record` writes neither this nor " |" there
+    # One may close the text, as in `total=745.60;`; " | " may not, as a value of `format_record` may end with `|`.
     separators = separators.replace("|", "") if pattern is _SPACED else separators or ";|"
     end_of_last = len(text.rstrip(separators + " "))
     for match, end in zip(matches, [*(match.start() for match in matches[1:]), end_of_last], strict=True):

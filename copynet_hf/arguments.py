@@ -204,7 +204,7 @@ class EncoderArguments(Arguments):
 class ModelArguments(EncoderArguments):
     """The model: fields of `CopyNetConfig`, and the generation settings that are saved with it."""
 
-    _argument_group_name = "model (defaults as shown; presets, encoders and --decoder transformer have others)"
+    _argument_group_name = "model (defaults as shown, or those of the preset, encoder or decoder)"
 
     model_name_or_path: str | None = argument("folder or Hub name of a model to continue from", metavar="NAME")
     seq2seq_name_or_path: str | None = argument("add a copy head to this encoder-decoder", metavar="NAME")

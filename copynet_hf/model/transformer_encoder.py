@@ -293,7 +293,7 @@ class WordEncoder(TextEncoder):
         self.states_proj = build_projection(self.text_encoder.config.hidden_size, config.memory_size)
         self.max_words = find_max_positions(self.text_encoder)
         self.first_position = find_position_offset(self.text_encoder)
-        # behind the words, where no position depends on it; a pretrained encoder-decoder counts it as it did
+        # Left padding would be counted in the words' positions. A pretrained encoder-decoder counts it as before.
         self.moves_padding = self.first_position is None and not config.seq2seq
         self.post_init()
 
@@ -348,8 +348,8 @@ class WordEncoder(TextEncoder):
     def _encode_words(
         self, words: Mapping[str, Tensor], mask: Tensor, output_hidden_states: bool
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """The encoder's states (B, S, W) of words with the mask (B, S) bool, and those of its layers, whichever side
-        the padding is on."""
+        """The encoder's states (B, S, W) of words with the mask (B, S) bool, and those of its layers. With
+        `moves_padding`, it reads the words of each row first, and padding on either side gives the same states."""
         encode = partial(encode_text, self.text_encoder)
         if not self.moves_padding:
             return encode(words, mask, output_hidden_states, self.first_position)

@@ -376,7 +376,7 @@ class ArgumentParser(argparse.ArgumentParser):
         """Raises ValueError for words of the command line that are no arguments, with the nearest argument."""
         options = [word.partition("=")[0] for word in words if word.startswith("--")]
         if not options:
-            self.error(f"unrecognized arguments: {' '.join(words)}")
+            self.error(f"{' '.join(words)!r} belongs to no argument; a value with spaces needs quotes")
         known = [name for action in self._actions for name in action.option_strings]
         longer = sorted((name for name in known if name.startswith(f"{options[0]}_")), key=len)
         ending = [name for name in known if name.endswith(f"_{options[0].removeprefix('--')}")]  # --epochs

@@ -341,6 +341,7 @@ BAD_INPUT = {
     "generate --num-beam=3 --model {folder}/model": "--num_beam is not an argument; did you mean --num_beams?",
     "predict --input a.csv --model some/one": "--input is not an argument; did you mean --input_file?",
     "generate --text a --json --show_copies --model some/one": "--show_copies marks words in text: leave it or --json",
+    "generate --model my model --text a": "'model' belongs to no argument; a value with spaces needs quotes (see",
     "generate --xyz": "--xyz is not an argument (see copynet-hf generate --help)",
     f"{TRAIN} --dropout much": "much",
     f"{TRAIN} --streaming": "--max_steps",

@@ -15,7 +15,7 @@ from ..data.features import NO_FACTS, UNKNOWN_FEATURES, are_unknown, with_object
 from ..data.files import Row, warn_once
 from ..inference.predictor import predict_in_batches
 from ..model.confidence import Calibration, calibrate
-from ..model.prediction import CopyModel, Prediction, describe_incomplete, reads_features
+from ..model.prediction import CopyModel, Prediction, describe_incomplete, reads_facts, reads_features
 from .calibration import MIN_PAIRS, fit_calibration
 from .compute_metrics import normalize_unknown, spells_words, split_words
 from .metrics import Texts, find_exact_matches, score_outputs
@@ -57,9 +57,10 @@ def evaluate_pairs(
     """
     pairs = _to_dataset(pairs)
     sources, references = list(pairs["text"]), list(pairs["summary"])
-    if getattr(model.config, "retrieves", False) and "facts" not in pairs.column_names:
+    read = {name: list(pairs[name]) for name in ("id", "facts", "features") if name in pairs.column_names}
+    if reads_facts(model) and "facts" not in read:
         warn_once(NO_FACTS.format("the model"))
-    if reads_features(model) and "features" in pairs.column_names and are_unknown(pairs["features"], tokenizer):
+    if reads_features(model) and are_unknown(read.get("features", ()), tokenizer):
         warn_once(UNKNOWN_FEATURES.format("the model"))
     start = time.perf_counter()
     predictions = predict_pairs(model, tokenizer, pairs, **options)
@@ -68,7 +69,6 @@ def evaluate_pairs(
     for warning in describe_incomplete(num_truncated, 0, len(sources)):  # many are cut early in a training
         warn_once(warning)
     texts = [[output.text for output in outputs] for outputs in predictions]
-    read = {name: list(pairs[name]) for name in ("id", "facts", "features") if name in pairs.column_names}
     scores: Scores = {"oov_recall": None} | score_outputs(
         [[normalize_unknown(tokenizer, text) for text in row] for row in texts],
         references,

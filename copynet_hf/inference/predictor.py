@@ -27,7 +27,7 @@ from ..data.features import (
 )
 from ..data.files import warn_once
 from ..data.remembered import find_separator, read_options
-from ..model.prediction import CopyModel, Prediction, check_min_confidence, predict, reads_features
+from ..model.prediction import CopyModel, Prediction, check_min_confidence, predict, reads_facts, reads_features
 from ..model.source import Fact
 from .backends import load_backend
 from .extraction import extract_records
@@ -236,7 +236,7 @@ class CopyNetPredictor:
         if given is not None or any(map(resemble_facts, facts)):
             _check_cells(texts, facts, "facts", facts_column)
             options["facts"] = facts
-        elif getattr(model.config, "retrieves", False) and texts and (any(facts) or facts_column not in columns):
+        elif reads_facts(model) and texts and (any(facts) or facts_column not in columns):
             warn_once(NO_FACTS.format(self.name) + ", or name it with facts_column (--facts_column)")
         if reads_features(model):
             separator = find_separator(tokenizer, self.features_separator)

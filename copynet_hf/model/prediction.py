@@ -215,6 +215,11 @@ def reads_features(model: CopyModel) -> bool:
     return bool(getattr(model.config, "feature_vocab_size", 0))
 
 
+def reads_facts(model: CopyModel) -> bool:
+    """Whether the model's mechanism is meant for facts."""
+    return getattr(model.config, "retrieves", False)
+
+
 def _encode(
     tokenizer: Any, texts: Sequence[str], columns: Mapping[str, Sequence[object]], max_length: int | None, tensors: str
 ) -> tuple[list[Source], Tensors]:

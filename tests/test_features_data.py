@@ -176,7 +176,7 @@ def test_what_are_no_features_is_refused(tokenizer: CopyNetTokenizer, features: 
 def test_features_for_a_tokenizer_without_features_are_refused() -> None:
     with pytest.raises(
         ValueError,
-        match="features are given, but the tokenizer has none: train it with features \\(--features_column\\)",
+        match="features are given, but the tokenizer has none: leave them out, or train a new model with them \\(",
     ):
         tiny_tokenizer()("a", features=["V"])
 

@@ -266,8 +266,8 @@ class ExtendedVocabulary:
         check_length("max_length", max_length)
         if features is not None and not self.feature_vocab:
             raise ValueError(
-                "features are given, but the tokenizer has none: train it with features (--features_column), or leave "
-                "them out"
+                "features are given, but the tokenizer has none: leave them out, or train a new model with them "
+                "(--features_column)"
             )
         for name, column in (("facts", facts), ("features", features)):
             if column is not None and len(column) != len(texts):

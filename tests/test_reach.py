@@ -30,6 +30,7 @@ from copynet_hf.model.segmentation import (
     strip_accents,
     write_digraphs,
 )
+from copynet_hf.training.endings import find_ends
 from copynet_hf.training.reach import has_initials, measure_reach
 from copynet_hf.training.segmenters import guess_segmenter
 from copynet_hf.training.tokenizer_setup import list_words, train_tokenizer
@@ -365,17 +366,65 @@ def test_frequent_names_with_the_same_endings_as_many_others_are_not_known(numbe
     """Though each is always made of one word of its source, as in the list of a town's streets."""
     streets = [(spell(index).capitalize(), "na", "nej") for index in range(number)]
     streets += [(spell(index).capitalize(), "y", letter) for index, letter in enumerate("bcdf", 20)]  # each its own
-    verbs = [(spell(index), "na", "nej") for index in range(40, 60)]
     first = [(spell(index).capitalize(), "na", "nej") for index in range(60, 70)]  # words of the task, as Creating
-    words = [(stem + target, stem + source) for stem, target, source in (streets + verbs) * 20]
+    words = [(stem + target, stem + source) for stem, target, source in streets * 20]
     pairs = [pair(f"no water on {source} today", f"on {target}") for target, source in words]
     pairs += [pair(f"{stem}{source} it now", f"{stem}{target} it") for stem, target, source in first * 20]
     tokenizer = train(pairs)
     known = tokenizer.get_vocab().keys()
     assert all((stem + ending in known) is is_known for stem, ending, _ in streets[:number])
-    assert all(stem + ending in known for stem, ending, _ in streets[number:] + verbs + first)
+    assert all(stem + ending in known for stem, ending, _ in streets[number:] + first)
     in_lower_case = train([row | {"text": row["text"].lower()} for row in pairs]).get_vocab().keys()
     assert all((stem + ending in in_lower_case) is is_known for stem, ending, _ in streets[:number])
+
+
+@pytest.mark.parametrize(
+    ("change", "marks"),
+    [
+        (lambda word: f"{word}s", [DROP_LAST]),
+        (lambda word: f"{word}ies", [DROP_LAST]),
+        (lambda word: f"wa{word}", [DROP_FIRST]),
+        (lambda word: word.replace("a", "á").replace("e", "è").replace("i", "ï"), [PLAIN]),
+        (lambda word: word[:-1], []),  # a letter is written behind the copy
+    ],
+)
+@pytest.mark.parametrize(("number", "are_copied"), [(4, False), (5, True)])
+def test_frequent_words_that_change_like_many_others_are_made_of_their_sources(
+    change: Callable[[str], str], marks: list[str], number: int, are_copied: bool
+) -> None:
+    """As the goods of a shop, in the plural, all of which many orders name: others come."""
+    goods = [f"g{spell(index)}d" for index in range(number)]
+    others = [(f"e{spell(index)}", f"{spell(index)}z") for index in range(40, 60)]
+    words = [(good, change(good)) for good in goods] + others
+    pairs = [pair(f"two {word} for {name}", f"{name}: 2 {good}") for name in NAMES[:10] for good, word in words * 3]
+    tokenizer = train(pairs)
+    known = tokenizer.get_vocab().keys()
+    assert [mark for mark in (PLAIN, DROP_FIRST, DROP_LAST) if mark in known] == (marks if are_copied else [])
+    assert {*goods}.isdisjoint(known) is are_copied
+    assert {good for good, _ in others} < known
+    new = change("gezized")
+    source = tokenizer.encode_source(f"two {new} for us")
+    assert (new in source.spell(tokenizer.encode_target("gezized", source))) is (are_copied or not marks)
+
+
+@pytest.mark.parametrize(
+    ("word", "other", "ends"),
+    [
+        ("Leśna", "Leśnej", {(DROP_LAST, "ej", "a")}),
+        ("scone", "SCONES", {(DROP_LAST, "s", "")}),
+        ("déjeunerait", "déjeunerai", {(DROP_LAST, "", "t")}),
+        ("جبن", "وجبن", {(DROP_FIRST, "و", "")}),
+        ("anana", "ananana", {(DROP_LAST, "na", ""), (DROP_FIRST, "an", "")}),
+        ("Scone", "scone", None),
+        ("bun", "bus", None),  # too little is left
+        ("scone", "sconeries", None),  # too much is cut
+        ("sconeriest", "scone", None),
+        ("bscone", "scone", None),  # perhaps an initial
+        ("scone2", "scone", None),
+    ],
+)
+def test_words_are_compared_by_their_ends(word: str, other: str, ends: set[tuple[str, str, str]] | None) -> None:
+    assert find_ends([word], ["two", other, "for"]) == {word: {} if ends is None else {other: ends}}
 
 
 @pytest.mark.parametrize(("every", "is_found"), [(1, True), (8, False)])

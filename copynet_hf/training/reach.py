@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import reduce
+from itertools import groupby
 from random import Random
 from typing import NamedTuple, TypeVar
 
@@ -41,6 +42,7 @@ from ..model.segmentation import (
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import take_spread
+from .endings import MIN_ALIKE, MIN_SHARE, Changed, find_ends, find_regular
 
 MIN_INITIALS = 0.1  # for each pair, in addition to those by chance
 MIN_SECOND, MIN_SECOND_SHARE = 5, 0.01  # second letters of initials in one word, in all pairs and for each
@@ -174,20 +176,45 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], reach: Reach
 
     turkish = set(find_beyond_chance(hard, _is_in_turkish_case, least))
     accents = {mark: find(mark, first, turkish) for mark in (PLAIN, DIGRAPHS)}
-    plain = max(accents, key=lambda mark: len(accents[mark]))
+    known = {mark: _find_known_plain(reach.uncopied, mark) for mark in accents}
+    plain = max(accents, key=lambda mark: len(accents[mark]) + len(known[mark]))
     found = {plain: accents[plain]} | {mark: find(mark, [plain], turkish) for mark in first}
     for mark in (DROP_FIRST, DROP_LAST):
         found[mark] = find(mark, [], explained=turkish.union(*found.values()))
-    changes = [mark for mark, indices in found.items() if indices]
+    changes = [mark for mark, indices in found.items() if indices or len(known.get(mark, ())) >= MIN_ALIKE]
+    if not first:
+        regular = _find_regular_cuts(reach.uncopied, num_pairs)
+        changes += (mark for mark in (DROP_FIRST, DROP_LAST) if mark in regular and mark not in changes)
     if not first and DROP_LAST not in changes and _are_known_words_inflected(reach.uncopied, num_pairs):
         changes.append(DROP_LAST)
     changes += TURKISH if turkish else ()
-    words = [*tokenizer.get_vocab(), *changes]
+    words = [*(word for word in tokenizer.get_vocab() if word not in known[plain]), *changes]
     vocab = {word: index for index, word in enumerate(words)}
     changing = CopyNetTokenizer(vocab, tokenizer.segmenter, tokenizer.max_source_oov)
     if has_initials(changing, pairs):
         changes = [INITIAL, *([SECOND] if _has_second_letters(changing, pairs) else []), *changes]
     return [*changes, LOWERED[plain]] if plain in changes and _are_plain_in_lower_case(changing, pairs) else changes
+
+
+def _find_known_plain(known: Hard, mark: str) -> set[str]:
+    """The known words that nearly all their sources have with accents, as the mark writes them without."""
+    found: dict[str, list[bool]] = {}
+    for word, source in known:
+        forms = (fold_case(CHANGES[mark](other)) for other in source if not other.isascii())
+        found.setdefault(word, []).append(word.isalpha() and fold_case(word) in forms)
+    return {word for word, are_plain in found.items() if sum(are_plain) >= MIN_SHARE * len(are_plain)}
+
+
+def _find_regular_cuts(known: Hard, num_pairs: int) -> set[str]:
+    """The marks that known words need which change alike, as scone and bun for scones and buns."""
+    words: dict[str, list[Changed]] = {}
+    inside: set[str] = set()
+    for _, of_pair in groupby(known, key=lambda item: id(item[1])):
+        items = list(of_pair)
+        inside.update(items[0][1][1:])
+        for word, ends in find_ends({word for word, _ in items}, items[0][1]).items():
+            words.setdefault(word, []).append(ends)
+    return {mark for ends in find_regular(words, inside, num_pairs).values() for mark, own, _ in ends if own}
 
 
 def _are_known_words_inflected(known: Hard, num_pairs: int) -> bool:

@@ -44,8 +44,9 @@ MIN_SAME_LETTERS = 0.75
 UNREACHABLE_SHARE, UNREACHABLE_SHARE_OF_FEW = 0.5, 0.9
 # Words are cut if targets copy parts of source words in more than this share of the pairs: 0.3 where `38x` gives 38,
 # 0.045 in recipes with a few quantities like `20g`, 0.005 in NL2Bash. Or if this many words for each pair would be
-# spelled or generated, or digits of this many numbers made up, and fewer than half of them where words are cut.
-MIN_PARTS_SHARE = 0.01
+# spelled or generated, or digits of this many numbers made up, and fewer than half of them where words are cut, or
+# fewer by MIN_SAVED for each pair: 0.04 in adverts, of whose prices some are like `541k`, and others are spelled out.
+MIN_PARTS_SHARE, MIN_SAVED = 0.01, 0.03
 # Or if targets copy more than this many words for each pair that their sources also name by their parts, as a question
 # about the shipping weight names a column `shipping_weight`, and these are most of the copied words that have parts.
 # There are 1.7 for each pair, all of them, in questions about tables, and 0.2, or 3 %, in edits of configuration
@@ -171,11 +172,14 @@ def _are_spelled(pairs: Sequence[Row]) -> bool:
 
 
 def _are_hard_words_cut(by_words: Reach, by_parts: Reach, num_targets: int) -> bool:
-    """Whether cutting source words more than halves the number of target words that have to be spelled, or generated
-    although the source has them, or the number of those whose digits are made up."""
+    """Whether cutting source words lowers the number of target words that have to be spelled, or generated although
+    the source has them, or the number of those whose digits are made up: to less than half, or by `MIN_SAVED`."""
     counts = [(len(reach.hard) + len(reach.generated), len(reach.numbers)) for reach in (by_words, by_parts)]
     least = max(MIN_PARTS_SHARE * num_targets, 1)
-    return any(of_words > max(least, 2 * of_parts) for of_words, of_parts in zip(*counts, strict=True))
+    saved = MIN_SAVED * num_targets
+    return any(
+        of_words > max(least, min(2 * of_parts, of_parts + saved)) for of_words, of_parts in zip(*counts, strict=True)
+    )
 
 
 def _are_words_cut(words: Sequence[_Words], whole_codes: bool) -> bool:

@@ -6,8 +6,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from datasets import IterableDataset
 from transformers import PreTrainedTokenizerBase
@@ -20,6 +19,7 @@ from ..model.segmentation import CHAINED, ENDING_CUTS, INITIAL, MARKS, fold_case
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs, spread
+from .endings import Changed, find_ends, find_regular
 from .presets import make_config
 from .reach import find_changes, measure_reach
 from .segmenters import are_few, choose_min_frequency, choose_segmenter
@@ -30,7 +30,6 @@ MAX_GENERATED = 0.02
 """The share of a word's targets whose sources may lack it, for a word that sources often have in another form."""
 MAX_WHITESPACE = 0.01  # of the targets have whitespace outside the vocabulary, if that is read as a space
 MIN_WHITESPACE = 0.05  # of the sources have whitespace that is then in the vocabulary, unless a target has it
-MIN_NAMES = 5  # with the same endings in source and target
 MIN_UNITS, MIN_SUMS = 5, 20
 """The different numbers that are written with the same unit, as in 7w, and those to which the same digits are added,
 as 000 for thousands."""
@@ -188,7 +187,9 @@ class _WordCounts:
         used: words of sources that targets have in some form.
         inflected: for each word that chains make by cutting the ending of another, that other word each time, as Anny
             of Anna, or None where they cut none.
+        ends: for each word, how source words differ from it at one end, in each pair whose source lacks it.
         inside: words that are not always the first of their source.
+        num_pairs: the number of pairs.
         framed: words made of a number of their source and of what may be written around many.
     """
 
@@ -199,7 +200,9 @@ class _WordCounts:
         self.read, self.copied, self.changed, self.generated = (Counter[str]() for _ in range(4))
         self.used: set[str] = set()
         self.inside: set[str] = set()
+        self.num_pairs = 0
         self.inflected: dict[str, list[str | None]] = {}
+        self.ends: dict[str, list[Changed]] = {}
         self.framed: list[_Framed] = []
 
     def add(self, row: Row) -> None:
@@ -207,6 +210,7 @@ class _WordCounts:
         text, facts = self.split(row["text"]), [word for fact in row.get("facts") or () for word in fact]
         source, target = [*text, *facts], self.split(row["summary"])
         in_source = {*source}
+        self.num_pairs += 1
         self.inside.update(source[1:])
         forms_of = {word: {*_list_forms(word, self.of_words)} if self.has_chains else {word} for word in in_source}
         in_another_form = set().union(*forms_of.values())
@@ -240,6 +244,9 @@ class _WordCounts:
                 self.inflected.setdefault(word, []).extend([_find_cut_word(chain)] * words.count(word))
         spelled = [word for word in words if word not in chains] if self.generated_count > 1 else []
         self.generated.update((self.generated_count - 1) * spelled)
+        others = {*words}.difference(made) if self.has_chains else set[str]()
+        for word, ends in find_ends(others, source).items():
+            self.ends.setdefault(word, []).append(ends)
         for word in words if self.has_chains else ():
             if word not in made and (frames := _find_frames(word, in_source, joined)):
                 self.framed.append((word, self.generated_count if word in spelled else 1, frames))
@@ -251,12 +258,14 @@ class _WordCounts:
 
     def leave_out_inflected(self) -> None:
         """Words that are made of several others by cutting their endings are changed, not generated. One that is
-        always made of the same, as send of sent, is generated, unless it is a name that changes like others."""
-        regular = _find_regular_names(self.inflected, self.inside)
+        always made of the same, as send of sent, is generated, unless it changes like others."""
         for word, cut_words in self.inflected.items():
-            if word in regular or len({*cut_words} - {None}) + bool(self.copied[word]) > 1:
+            if len({*cut_words} - {None}) + bool(self.copied[word]) > 1:
                 self.generated[word] -= len(cut_words)
                 self.changed[word] += len(cut_words)
+        for word, ends in find_regular(self.ends, self.inside, self.num_pairs).items():
+            if any(not own or mark in self.changes for mark, own, _ in ends):
+                self.changed[word] += self.generated.pop(word, 0)
 
     def leave_out_changed(self) -> None:
         """Words that are changed, or copied, nearly always do not count."""
@@ -264,23 +273,6 @@ class _WordCounts:
             if self.generated[word] <= MAX_GENERATED * (number + self.copied[word]):
                 del self.read[word], self.copied[word], self.generated[word]
                 self.read[word] = int(word in self.inflected)  # once, for the letters of its ending
-
-
-def _find_regular_names(inflected: Mapping[str, Iterable[str | None]], inside: set[str]) -> set[str]:
-    """The words that change like at least `MIN_NAMES` of them, from the same ending in sources to the same one in
-    targets: Leśnej to Leśna, as all streets. Only words with a capital, or in a script without capitals, and not where
-    the source word is always the first, as that of Creating: such words are the task's own.
-
-    Args:
-        inflected, inside: those of `_WordCounts`.
-    """
-    names: dict[tuple[str, str], set[str]] = {}
-    for word, cut_words in inflected.items():
-        for cut_word in inside.intersection(cut_words) if not word[0].islower() else ():
-            one, other = fold_case(word), fold_case(cut_word)
-            size = len([*takewhile(lambda letters: letters[0] == letters[1], zip(one, other, strict=False))])
-            names.setdefault((one[size:], other[size:]), set()).add(word)
-    return {name for found in names.values() if len(found) >= MIN_NAMES for name in found}
 
 
 def _is_acronym(word: str, source: Sequence[str]) -> bool:

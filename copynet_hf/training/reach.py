@@ -42,17 +42,13 @@ from ..model.segmentation import (
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import take_spread
-from .endings import MIN_ALIKE, MIN_SHARE, Changed, find_ends, find_regular
+from .endings import MIN_ALIKE, MIN_PAIRS, MIN_SHARE, Changed, find_ends, find_regular
 
 MIN_INITIALS = 0.1  # for each pair, in addition to those by chance
 MIN_SECOND, MIN_SECOND_SHARE = 5, 0.01  # second letters of initials in one word, in all pairs and for each
 # Of the words that have to be spelled: the number, for each pair, that are changed source words. And the number of
 # initials, unless targets have many letters on their own, such as classes or variants.
 MIN_CHANGED = 0.03
-# Of known words that few targets have, the number for each pair that have another ending than in their source: 0.7
-# where letters name people by their first names alone, 0.08 in NL2Bash.
-MIN_INFLECTED = 0.2
-MAX_RARE = 0.1  # the share of the targets that a rare word may be in
 # Of words of which only the first letters are copied: the share with the same number of letters, and how many lengths
 # the words in the source have at least, each with this share. 100 %, and 5 lengths, where user names have 8 letters; 1
 # or 2 lengths where Russian names lose one or two.
@@ -176,17 +172,15 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], reach: Reach
 
     turkish = set(find_beyond_chance(hard, _is_in_turkish_case, least))
     accents = {mark: find(mark, first, turkish) for mark in (PLAIN, DIGRAPHS)}
-    known = {mark: _find_known_plain(reach.uncopied, mark) for mark in accents}
+    known = {mark: _find_known_plain(reach.uncopied, mark, num_pairs) for mark in accents}
     plain = max(accents, key=lambda mark: len(accents[mark]) + len(known[mark]))
     found = {plain: accents[plain]} | {mark: find(mark, [plain], turkish) for mark in first}
     for mark in (DROP_FIRST, DROP_LAST):
         found[mark] = find(mark, [], explained=turkish.union(*found.values()))
-    changes = [mark for mark, indices in found.items() if indices or len(known.get(mark, ())) >= MIN_ALIKE]
+    changes = [mark for mark, indices in found.items() if indices or known.get(mark)]
     if not first:
         regular = _find_regular_cuts(reach.uncopied, num_pairs)
         changes += (mark for mark in (DROP_FIRST, DROP_LAST) if mark in regular and mark not in changes)
-    if not first and DROP_LAST not in changes and _are_known_words_inflected(reach.uncopied, num_pairs):
-        changes.append(DROP_LAST)
     changes += TURKISH if turkish else ()
     words = [*(word for word in tokenizer.get_vocab() if word not in known[plain]), *changes]
     vocab = {word: index for index, word in enumerate(words)}
@@ -196,13 +190,16 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], reach: Reach
     return [*changes, LOWERED[plain]] if plain in changes and _are_plain_in_lower_case(changing, pairs) else changes
 
 
-def _find_known_plain(known: Hard, mark: str) -> set[str]:
-    """The known words that nearly all their sources have with accents, as the mark writes them without."""
+def _find_known_plain(known: Hard, mark: str, num_pairs: int) -> set[str]:
+    """The known words that nearly all their sources have with accents, as the mark writes them without, if they are as
+    many as those that change alike at one end have to be."""
     found: dict[str, list[bool]] = {}
     for word, source in known:
         forms = (fold_case(CHANGES[mark](other)) for other in source if not other.isascii())
         found.setdefault(word, []).append(word.isalpha() and fold_case(word) in forms)
-    return {word for word, are_plain in found.items() if sum(are_plain) >= MIN_SHARE * len(are_plain)}
+    plain = {word for word, are_plain in found.items() if sum(are_plain) >= MIN_SHARE * len(are_plain)}
+    num_plain = sum(len(found[word]) for word in plain)
+    return plain if len(plain) >= MIN_ALIKE and num_plain >= MIN_PAIRS * num_pairs else set()
 
 
 def _find_regular_cuts(known: Hard, num_pairs: int) -> set[str]:
@@ -215,16 +212,6 @@ def _find_regular_cuts(known: Hard, num_pairs: int) -> set[str]:
         for word, ends in find_ends({word for word, _ in items}, items[0][1]).items():
             words.setdefault(word, []).append(ends)
     return {mark for ends in find_regular(words, inside, num_pairs).values() for mark, own, _ in ends if own}
-
-
-def _are_known_words_inflected(known: Hard, num_pairs: int) -> bool:
-    """Whether enough targets have a known word, of those that few targets have, with another ending than their source:
-    names, which a model would write from memory."""
-    counts = Counter(word for word, _ in known)
-    known = [item for item in known if item[0].isalpha() and counts[item[0]] <= MAX_RARE * num_pairs]
-    compared = take_spread(known, MAX_HARD)
-    least = MIN_INFLECTED * num_pairs * len(compared) / max(len(known), 1)
-    return bool(find_beyond_chance(compared, lambda word, source: _is_changed(word, source, DROP_LAST, []), least))
 
 
 def _is_in_turkish_case(word: str, source: Iterable[str]) -> bool:

@@ -21,7 +21,7 @@ from ..model.segmentation import FIRST, cut_words, fold_case, get_segmenter, is_
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import Pairs, spread, take_spread
 from .presets import PRESET_SEGMENTERS
-from .reach import MAX_HARD, MAX_RARE, Hard, Reach, find_beyond_chance, find_changes, find_script, measure_reach
+from .reach import MAX_HARD, Hard, Reach, find_beyond_chance, find_changes, find_script, measure_reach
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ MIN_PARTS_SHARE, MIN_SAVED = 0.01, 0.03
 # There are 1.7 for each pair, all of them, in questions about tables, and 0.2, or 3 %, in edits of configuration
 # files, where `word_punct` is better.
 MIN_NAMED_SHARE = 0.1
+MAX_RARE = 0.1  # the share of the targets that a rare word may be in
 # Each digit is a word if targets have more parts of their sources' numbers than this, for each pair, in addition to
 # those by chance: 0.24 where one sentence in eight has 48,906 of 48906, 0.02 in short dates. Or more numbers most of
 # whose digits are in a row in the source: 0.1 where one phone number in ten begins with 8, and with 7 in its target.

@@ -237,6 +237,23 @@ def test_the_second_of_two_initials_in_one_word_is_copied(source: str, target: s
     assert tokenizer.decode(tokenizer(source, text_target=target)["labels"][:-1], source=source) == target
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "copied"),
+    [
+        ("Lozano, Tom Boris; born 2014", "LOZANO\tT.B.\t2014", ["Tom", "Boris"]),
+        ("Lozano, Tom Boris Rosa; born 2014", "LOZANO, T. B. R. (2014)", ["Tom", "Boris", "Rosa"]),
+        ("T. B. Lozano; born 2014", "LOZANO\tT.B.\t2014", []),  # letters of the source
+        ("Lozano, Tom; 5 Bands, 2014", "LOZANO\tT B\t2014", ["Tom"]),  # not behind a full stop
+        ("Lozano, Tom; 5 Bands, 2014", "LOZANO 5.B.\t2014", []),
+    ],
+)
+def test_initials_in_a_row_are_of_the_same_name(source: str, target: str, copied: list[str]) -> None:
+    """Also where a number is nearer to the last one than the name is."""
+    tokenizer = make_tokenizer("word_digits", ("andTRSBO\t LOZANO 5 2 0 1 4 .,()",), ("[initial]",))
+    tokens = read_target(tokenizer, target, source)
+    assert [word for mark, word in pairwise(tokens) if mark == INITIAL] == copied
+
+
 def test_many_initials_take_little_time() -> None:
     """A quarter of a second; seconds, if each is compared with all words of the target."""
     tokenizer = make_tokenizer(texts=("andTRS.,;",), changes=("[initial]", "[second]"))

@@ -41,11 +41,11 @@ class Neighbours:
         there is no anchor. It is what the word `index` of the target copies, or else what the closest word of the
         target does.
 
-        For a single letter, there are none if it is an option, as in `ls -n`, if it is itself a word near the anchor,
-        or if the anchor is a number. Nor for a capital that is a word near a name on either side, no farther from it
-        than a word that begins with the letter is from the anchor. No words are in lower case unless the anchor is.
-        Behind a number of the source, there is the word that follows the number there; so for longer words that begin
-        with one.
+        For a single letter, there are none if it is an option, as in `ls -n`, or itself a word near the anchor, or if
+        the anchor is a number; but the B of `Miller, T. B., 2019` has the anchor of its T. Nor for a capital that
+        is a word near a name on either side, no farther from it than a word that begins with the letter is from the
+        anchor. No words are in lower case unless the anchor is. Behind a number of the source, there is the word that
+        follows the number there; so for longer words that begin with one.
         """
         word = self.target[index]
         is_letter = len(word) == 1
@@ -55,7 +55,11 @@ class Neighbours:
             return units
         places = [] if is_letter else self._find_parts(fold_case(word))
         if not places:
+            first = index
             anchor, places = self._find_anchor(index)
+            while is_letter and anchor.isdecimal() and self._is_initial(first - 2):
+                first -= 2
+                anchor, places = self._find_anchor(first)
             if is_letter and anchor.isdecimal():
                 return []
         if not places:
@@ -134,6 +138,8 @@ class Neighbours:
         closest: tuple[str, list[int]] = ("", [])
         for distance in range(1, len(self.target)):
             words = (self.target[other] for other in self._list_at(index, distance))
+            if is_capital:  # other initials, which may be letters elsewhere in the source
+                words = (word for word in words if len(word) > 1 or not word.isupper())
             for word in sorted(words, key=str.isdecimal):
                 if places := self._find_copied(fold_case(word)):
                     is_first_number = word.isdecimal() and not closest[1]
@@ -172,6 +178,13 @@ class Neighbours:
         """Whether a word of the target follows a hyphen, as in `ls -n`, but not one within a word, as in `J.-P.`."""
         before, hyphen = ("", "", *self.target[:index])[-2:]
         return hyphen == f"-{JOINER}" and not before.startswith(JOINER)
+
+    def _is_initial(self, index: int) -> bool:
+        """Whether there is a capital with a full stop behind it, as T and B in `T. B. Miller`."""
+        if index < 0:
+            return False
+        letter, stop = self.target[index : index + 2]
+        return len(letter) == 1 and letter.isupper() and stop.strip(JOINER) == "."
 
     def _find_parts(self, word: str) -> list[int]:
         """The places of the source words of which the most letters, from the first on, are in the word."""

@@ -135,7 +135,7 @@ class PairsArguments(Arguments):
 
     _argument_group_name = "data"
 
-    dataset_name: str | None = argument("dataset on the Hub, in place of files", metavar="NAME")
+    dataset_name: str | None = argument("dataset (Hub name or folder), in place of files", metavar="NAME")
     dataset_config_name: str | None = argument("configuration of that dataset", metavar="NAME")
     text_column: str | None = argument("column of the sources; guessed by default", metavar="NAME")
     summary_column: str | None = argument("column of the targets; guessed by default", metavar="NAME")

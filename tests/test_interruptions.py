@@ -294,6 +294,7 @@ def test_a_continued_run_killed_while_it_scores_pairs_leaves_no_results_of_its_f
         ({"vocab_size": 50}, "--vocab_size is 50, but None in the run of "),
         ({"min_frequency": 2}, "--min_frequency is 2, but None in the run of "),
         ({"learning_rate": 0.005}, "--learning_rate is 0.005, but 0.002 in the run of "),
+        ({"optim": "sgd"}, "--optim is sgd, but adamw_torch_fused in the run of "),
         ({"weight_decay": 0.1}, "--weight_decay is 0.1, but 0.0 in the run of "),
         ({"vocabulary_dropout": 0.2}, "--vocabulary_dropout is 0.2, but 0.1 in the run of "),
         ({"compound_copies": 0.0}, "--compound_copies is 0.0, but 0.3 in the run of "),

@@ -101,7 +101,7 @@ def load_pairs(
         raise ValueError("pass either files or dataset_name")
     choice = ColumnChoice(text_column, summary_column, features_column, features_separator)
     if dataset_name is not None:
-        parts = datasets.load_dataset(dataset_name, dataset_config_name, streaming=streaming)
+        parts = load_splits(dataset_name, dataset_config_name, streaming=streaming)
         splits = {}
         for split, part in parts.items():
             try:
@@ -118,6 +118,16 @@ def load_pairs(
         }
         _log_columns({path: splits[split].info.supervised_keys for split, path in given.items()}, choice)
     return datasets.IterableDatasetDict(splits) if streaming else datasets.DatasetDict(splits)
+
+
+def load_splits(name: str, config: str | None, *, streaming: bool) -> dict[str, Any]:
+    """The splits of a dataset on the Hub, or in a folder; raises ValueError for a file, and for a script."""
+    if Path(name).is_file():
+        raise ValueError(f"--dataset_name {name} is a file: pass it as --train_file, --validation_file or --test_file")
+    try:
+        return datasets.load_dataset(name, config, streaming=streaming)
+    except RuntimeError as error:
+        raise ValueError(f"--dataset_name {name} cannot be loaded: {error}") from None
 
 
 def load_lcsts(

@@ -30,7 +30,7 @@ RECORD_FILE = "run_record.json"
 FINGERPRINT, NUM_PROCESSES, SECONDS = "train_pairs", "num_processes", "seconds"
 # Must be passed again, being in no checkpoint.
 KEPT = ("freeze_encoder", "vocabulary_dropout", "compound_copies", "guided_attention")
-RATES = ("learning_rate", "encoder_learning_rate", "weight_decay")  # are those of the optimizer in the checkpoint
+OPTIMIZER = ("optim", "learning_rate", "encoder_learning_rate", "weight_decay")  # in the checkpoint
 TOKENIZER = {entry.name: entry.default for entry in dataclasses.fields(TokenizerArguments)}
 
 
@@ -163,15 +163,15 @@ def is_trained(
     return True
 
 
-def make_run_record(train_pairs: Pairs, args: TrainArguments, rates: Values | None = None) -> dict[str, object]:
+def make_run_record(train_pairs: Pairs, args: TrainArguments, optimizer: Values | None = None) -> dict[str, object]:
     """What a resumed run must have in common with the run of its checkpoint; saved with each checkpoint.
 
     Args:
         args: as they were given.
-        rates: `RATES`, complete.
+        optimizer: `OPTIMIZER`, complete.
     """
     given = {name: getattr(args, name) for name in (*KEPT, *TOKENIZER)}
-    return {FINGERPRINT: _fingerprint(train_pairs), **given, **(rates or {})}
+    return {FINGERPRINT: _fingerprint(train_pairs), **given, **(optimizer or {})}
 
 
 def read_run_record(checkpoint: str | Path) -> Values:
@@ -194,12 +194,12 @@ def check_run_record(checkpoint: str, record: Mapping[str, object], arguments: I
     """
     saved = {**record, **read_run_record(checkpoint)}
     given = [name for name, default in TOKENIZER.items() if record[name] != default]
-    given += [name for name in RATES if name in arguments]
+    given += [name for name in OPTIMIZER if name in arguments]
     for name in (*KEPT, *given):
         if saved[name] != record[name]:
             raise ValueError(
                 f"--{name} is {record[name]}, but {saved[name]} in the run of {checkpoint}: leave --{name} as it "
-                f"was, or start a new run{f' with --model_name_or_path {checkpoint}' if name in RATES else ''}"
+                f"was, or start a new run{f' with --model_name_or_path {checkpoint}' if name in OPTIMIZER else ''}"
             )
     if saved[FINGERPRINT] != record[FINGERPRINT]:
         raise ValueError(

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from datasets import Dataset, Features, IterableDataset, List, Value, load_dataset
+from datasets import Dataset, Features, IterableDataset, List, Value
 from datasets.fingerprint import Hasher
 from transformers import PreTrainedTokenizerBase
 
 from ..arguments import MAX_TARGET_LENGTH, MIN_TARGET_LENGTH, DataArguments, PairsArguments, select_fields
 from ..data.columns import ROLES
-from ..data.pairs import Pairs, load_pairs
+from ..data.pairs import Pairs, load_pairs, load_splits
 from ..data.remembered import NAMES, read_options, recall_file_options, recall_options
 from ..model import tokenization_copynet
 from ..model.tokenization_copynet import CopyNetTokenizer
@@ -54,7 +54,7 @@ def read_split(data_args: PairsArguments, split: str, file: str | None, tokenize
 
 def _list_columns(data_args: PairsArguments) -> list[str]:
     """The columns of the arguments' dataset on the Hub; those of its first split."""
-    parts = load_dataset(data_args.dataset_name, data_args.dataset_config_name, streaming=True)
+    parts = load_splits(str(data_args.dataset_name), data_args.dataset_config_name, streaming=True)
     part = next(iter(parts.values()))
     return list(part.column_names or next(iter(part)))
 

@@ -36,7 +36,7 @@ from ..saved.model_size import explain_memory_errors
 from .callbacks import SIGTERM_CODE, LogTable, SigtermCheckpoint, TimeEstimate, find_kept_step, handle_sigterm
 from .checkpoints import (
     METRICS_FILE,
-    RATES,
+    OPTIMIZER,
     SECONDS,
     check_run_record,
     find_resume_checkpoint,
@@ -169,9 +169,8 @@ class TrainingRun:
         set_seed(self.values.get("seed", Seq2SeqTrainingArguments.seed))
         tokenizer, model = self._load_start()
         args, training_args = complete_arguments(self.args, self.values, pairs, tokenizer, model)
-        completed = {**vars(training_args), **vars(args)}
-        rates = {name: completed[name] for name in RATES}
-        record = make_run_record(pairs["train"], self.args, rates)
+        completed = {**training_args.to_dict(), **vars(args)}
+        record = make_run_record(pairs["train"], self.args, {name: completed[name] for name in OPTIMIZER})
         self.args = args
         if checkpoint is not None:
             results = [METRICS_FILE.format("all"), *([PREDICTIONS_FILE] if "test" in pairs else [])]

@@ -409,6 +409,17 @@ def test_it_warms_up_for_longer_and_for_half_of_a_short_training(max_steps: int,
     assert complete_arguments(args, values, pairs)[1].warmup_steps == warmup
 
 
+@pytest.mark.parametrize(("num_pairs", "epochs"), [(16, 8000), (704, 182), (7040, 18)])
+def test_it_learns_from_few_pairs_for_longer_than_a_gru(num_pairs: int, epochs: int) -> None:
+    """8,000 updates of 16 pairs, where a GRU has 3,000."""
+    values: dict[str, Any] = {"decoder": "transformer", "output_dir": "x"}
+    pairs = {"train": Dataset.from_dict({"text": ["a b"] * num_pairs, "summary": ["a"] * num_pairs})}
+    args = build_arguments(TrainArguments, values)
+    assert complete_arguments(args, values, pairs)[1].num_train_epochs == epochs
+    args = build_arguments(TrainArguments, {**values, "decoder": "gru"})
+    assert complete_arguments(args, values, pairs)[1].num_train_epochs == min(epochs, max(60, 3000 * 16 // num_pairs))
+
+
 def test_its_embeddings_are_as_large_as_its_positions() -> None:
     """Else the layers see where words are, but hardly which."""
     sizes = {"vocab_size": 300, "max_source_oov": 0}

@@ -69,9 +69,9 @@ ENCODER_LEARNING_RATE = 5e-5
 # Of all other weights, if no GRU layer reads the encoder's states. With the 0.002 of models with one, the decoder
 # learns to do without states that are not yet fit for it (docs/encoders.md).
 DECODER_LEARNING_RATE = 1e-3
-# Of a Transformer that is trained from scratch, whose warm-up takes several times that of a GRU; of a pretrained
-# encoder-decoder with a copy head.
-TRANSFORMER_LEARNING_RATE, TRANSFORMER_WARMUP_FACTOR = 1e-3, 4
+# Of a Transformer that is trained from scratch, whose warm-up takes several times that of a GRU, and which learns for
+# longer from few pairs (results/recipe.md); of a pretrained encoder-decoder with a copy head.
+TRANSFORMER_LEARNING_RATE, TRANSFORMER_WARMUP_FACTOR, TRANSFORMER_MIN_STEPS = 1e-3, 4, 8000
 SEQ2SEQ_LEARNING_RATE = 1e-4
 # Fields of Seq2SeqTrainingArguments that are not read, and what to do instead.
 NOT_READ = {
@@ -116,8 +116,8 @@ def complete_arguments(
     config = make_config(args.preset, fields) if model is None else model.config
     has_encoder = args.encoder_name_or_path is not None or config.piece_encoder is not None
     is_pretrained = args.seq2seq_name_or_path is not None or config.seq2seq
-    warmup_factor = TRANSFORMER_WARMUP_FACTOR if config.decoder is not None and not is_pretrained else 1
-    training = build_training_arguments(values, train, "validation" in pairs, warmup_factor)
+    is_transformer = config.decoder is not None and not is_pretrained
+    training = build_training_arguments(values, train, "validation" in pairs, is_transformer=is_transformer)
     completed: dict[str, Any] = {"encoder_learning_rate": choose_encoder_learning_rate(args, has_encoder)}
     has_gru = config.encoder_gru
     if model is None and args.encoder_name_or_path is not None:
@@ -140,12 +140,12 @@ def complete_arguments(
 
 
 def build_training_arguments(
-    arguments: Values, train_pairs: Pairs, has_validation: bool, warmup_factor: int = 1
+    arguments: Values, train_pairs: Pairs, has_validation: bool, *, is_transformer: bool = False
 ) -> Seq2SeqTrainingArguments:
     """The `Seq2SeqTrainingArguments` among the arguments that were given, with defaults that follow from the data.
 
     Args:
-        warmup_factor: how many times the default warm-up is taken.
+        is_transformer: whether the decoder is a Transformer that is trained from scratch.
     """
     given = select_fields(Seq2SeqTrainingArguments, arguments)
     check_types(Seq2SeqTrainingArguments, given)
@@ -187,11 +187,13 @@ def build_training_arguments(
     if not streams and "num_train_epochs" not in given:
         batch_size = training_args.train_batch_size * training_args.world_size
         steps = len(train_pairs) / (batch_size * training_args.gradient_accumulation_steps)  # of an epoch
-        most = max(MAX_EPOCHS, round(MIN_STEPS / math.ceil(steps)))
+        least = TRANSFORMER_MIN_STEPS if is_transformer else MIN_STEPS
+        most = max(MAX_EPOCHS, round(least / math.ceil(steps)))
         training_args.num_train_epochs = min(max(round(TRAINING_STEPS / steps), MIN_EPOCHS), most)
     updates = training_args.max_steps if streams else count_updates(len(train_pairs), training_args)[0]
     if "warmup_steps" not in given:  # else a short training would end before the learning rate falls
-        training_args.warmup_steps = min(warmup_factor * training_args.warmup_steps, updates // 2)
+        factor = TRANSFORMER_WARMUP_FACTOR if is_transformer else 1
+        training_args.warmup_steps = min(factor * training_args.warmup_steps, updates // 2)
     for name in ("logging_steps", "eval_steps", "save_steps"):  # a resumed Trainer compares them with whole numbers
         share = getattr(training_args, name)
         if share is not None and share < 1:

@@ -243,6 +243,7 @@ def test_the_second_of_two_initials_in_one_word_is_copied(source: str, target: s
         ("Lozano, Tom Boris; born 2014", "LOZANO\tT.B.\t2014", ["Tom", "Boris"]),
         ("Lozano, Tom Boris Rosa; born 2014", "LOZANO, T. B. R. (2014)", ["Tom", "Boris", "Rosa"]),
         ("T. B. Lozano; born 2014", "LOZANO\tT.B.\t2014", []),  # letters of the source
+        ("Lozano, Tom Boris; born 2014, at the Rosa S.T.", "LOZANO\tT.B.\t2014", ["Tom", "Boris"]),
         ("Lozano, Tom; 5 Bands, 2014", "LOZANO\tT B\t2014", ["Tom"]),  # not behind a full stop
         ("Lozano, Tom; 5 Bands, 2014", "LOZANO 5.B.\t2014", []),
     ],

@@ -335,7 +335,7 @@ BAD_INPUT = {
     f"{TRAIN} --early_stopping_patience -2": "--early_stopping_patience is -2: use 0 or more",
     "evaluate --model {folder}/model --test_file {folder}": "is a folder: pass a file",
     f"{TRAIN} --encoder_name_or_path ./bert": "encoder_name_or_path ./bert: no such folder; pass",
-    "train --dataset_name {folder}/train.jsonl --output_dir {folder}/x": "is a file: pass it as --train_file,",
+    "train --dataset_name {folder}/train.jsonl --output_dir {folder}/x": "is a file: pass pairs as --train_file,",
     f"{TRAIN} --hiden_size 3": "--hiden_size is not an argument; did you mean --hidden_size? (see copynet-hf train",
     f"{TRAIN} --rate 3": "--rate is not an argument; did you mean --learning_rate?",
     f"{TRAIN} --epochs 3": "--epochs is not an argument; did you mean --num_train_epochs?",

@@ -30,7 +30,7 @@ from copynet_hf.model.segmentation import (
     strip_accents,
     write_digraphs,
 )
-from copynet_hf.training.endings import find_ends
+from copynet_hf.training.endings import find_ends, find_regular
 from copynet_hf.training.reach import has_initials, measure_reach
 from copynet_hf.training.segmenters import guess_segmenter
 from copynet_hf.training.tokenizer_setup import list_words, train_tokenizer
@@ -405,6 +405,84 @@ def test_frequent_words_that_change_like_many_others_are_made_of_their_sources(
     new = change("gezized")
     source = tokenizer.encode_source(f"two {new} for us")
     assert (new in source.spell(tokenizer.encode_target("gezized", source))) is (are_copied or not marks)
+    for row in pairs:
+        assert write_and_read(tokenizer, row) == row["summary"]
+
+
+def write_and_read(tokenizer: CopyNetTokenizer, row: dict[str, str]) -> str:
+    """The target of a pair, of its ids."""
+    source = tokenizer.encode_source(row["text"])
+    ids = tokenizer.encode_target(tokenizer.tokenize(row["summary"]), source)
+    assert tokenizer.unk_token_id not in ids
+    return tokenizer.decode(ids, source=row["text"])
+
+
+@pytest.mark.parametrize(
+    ("change", "is_known"),
+    [
+        (lambda word: f"{word}s".lower(), True),  # no mark makes gEtaD of getads
+        (lambda word: f"{word}s".upper(), True),
+        (lambda word: word[:-3], False),  # of letters that only such words have
+        (lambda word: f"{word}s", False),
+    ],
+)
+def test_only_words_that_chains_make_are_left_out_of_the_vocabulary(
+    change: Callable[[str], str], is_known: bool
+) -> None:
+    brands = [f"g{spell(index).title()}QxY" for index in range(10)]
+    pairs = [
+        pair(f"two {change(brand)} for {name}", f"{name}: {brand}") for name in NAMES[:10] for brand in brands * 3
+    ]
+    tokenizer = train(pairs)
+    assert ({*brands} < tokenizer.get_vocab().keys()) is is_known
+    for row in pairs:
+        assert write_and_read(tokenizer, row) == row["summary"]
+
+
+@pytest.mark.parametrize("mark", [DROP_LAST, PLAIN])
+def test_words_that_often_do_not_change_are_known(mark: str) -> None:
+    """In a third of their pairs, the source has nothing like them."""
+    goods = [f"g{spell(index)}ad" for index in range(10)]
+    words = [good.replace("a", "á") if mark == PLAIN else f"{good}s" for good in goods]
+    rows = list(zip(goods, words, strict=True)) * 3
+    pairs = [
+        pair(f"two {word if number % 3 else 'of it'} for {name}", f"{name}: 2 {good}")
+        for name in NAMES[:10]
+        for number, (good, word) in enumerate(rows)
+    ]
+    tokenizer = train(pairs)
+    assert {*goods} < tokenizer.get_vocab().keys()
+    assert mark not in tokenizer.get_vocab()
+
+
+def test_names_of_fields_are_known() -> None:
+    """Though they are the plurals in all sources."""
+    labels = [f"g{spell(index)}d" for index in range(6)]
+    pairs = [
+        pair(" ".join(f"no {label}s {name}" for label in labels), f"{name} {labels[number % 6]} {labels[number % 5]}")
+        for number, name in enumerate(NAMES * 20)
+    ]
+    assert {*labels} < train(
+        [row | {"summary": " ".join([row["summary"], *labels])} for row in pairs]
+    ).get_vocab().keys()
+    assert {*labels}.isdisjoint(train(pairs).get_vocab().keys())
+
+
+@pytest.mark.parametrize(("number", "expected"), [(1, set()), (50, {"scone", "talker"})])
+def test_a_word_is_regular_if_nearly_all_its_pairs_show_a_regular_change(number: int, expected: set[str]) -> None:
+    plural, other = {"s": {(DROP_LAST, "s", "")}}, {"d": {(DROP_LAST, "d", "r")}}
+    words = {f"w{index}": [plural] * 10 for index in range(5)}
+    words |= {"scone": [plural] * 50, "talker": [plural] * number + [other] * (50 - number)}
+    found = find_regular(words, {"s", "d"}, 150)
+    assert found.keys() - {f"w{index}" for index in range(5)} == expected | {"scone"}
+
+
+@pytest.mark.parametrize(
+    ("word", "other"),
+    [("scone2", "scone2s"), ("sc-one", "sc-ones")],
+)
+def test_words_of_more_than_letters_are_not_compared(word: str, other: str) -> None:
+    assert find_ends([word], [other]) == {word: {}}
 
 
 @pytest.mark.parametrize(
@@ -415,6 +493,7 @@ def test_frequent_words_that_change_like_many_others_are_made_of_their_sources(
         ("déjeunerait", "déjeunerai", {(DROP_LAST, "", "t")}),
         ("جبن", "وجبن", {(DROP_FIRST, "و", "")}),
         ("anana", "ananana", {(DROP_LAST, "na", ""), (DROP_FIRST, "an", "")}),
+        ("किताब", "किताबें", {(DROP_LAST, "ें", "")}),
         ("Scone", "scone", None),
         ("bun", "bus", None),  # too little is left
         ("scone", "sconeries", None),  # too much is cut

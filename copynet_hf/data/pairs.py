@@ -121,13 +121,13 @@ def load_pairs(
 
 
 def load_splits(name: str, config: str | None, *, streaming: bool) -> dict[str, Any]:
-    """The splits of a dataset on the Hub, or in a folder; raises ValueError for a file, and for a script."""
+    """The splits of a dataset on the Hub, or in a folder; raises ValueError for a file, or a dataset with a script."""
     if Path(name).is_file():
-        raise ValueError(f"--dataset_name {name} is a file: pass it as --train_file, --validation_file or --test_file")
+        raise ValueError(f"the dataset {name} is a file: pass pairs as --train_file, --validation_file or --test_file")
     try:
         return datasets.load_dataset(name, config, streaming=streaming)
     except RuntimeError as error:
-        raise ValueError(f"--dataset_name {name} cannot be loaded: {error}") from None
+        raise ValueError(f"the dataset {name} cannot be loaded: {error}") from None
 
 
 def load_lcsts(

@@ -383,7 +383,7 @@ def list_stems(word: str, mark: str) -> Iterator[tuple[str, list[str]]]:
     """What is left of a word without up to `MAX_DROPPED` letters at one end, with the marks for it, as long as these
     and the word are fewer tokens than the letters that are left. A syllable of Hangul is three letters, and no stem by
     itself. None for words with digits."""
-    if not all(letter.isalpha() or letter in ZERO_WIDTH or category(letter)[0] == "M" for letter in word):
+    if not is_of_letters(word):
         return
     stem = word
     for number in range(1, MAX_DROPPED + 1):
@@ -392,6 +392,11 @@ def list_stems(word: str, mark: str) -> Iterator[tuple[str, list[str]]]:
         if len(stem) < 2 or len(stem) + 2 * num_syllables <= number + 1:
             break
         yield stem, [mark] * number
+
+
+def is_of_letters(word: str) -> bool:
+    """Whether a word has letters alone, with their combining marks."""
+    return all(letter.isalpha() or letter in ZERO_WIDTH or category(letter)[0] == "M" for letter in word)
 
 
 def is_syllable(letter: str) -> bool:

@@ -42,7 +42,7 @@ class Neighbours:
         target does.
 
         For a single letter, there are none if it is an option, as in `ls -n`, or itself a word near the anchor, or if
-        the anchor is a number; but the B of `Miller, T. B., 2019` has the anchor of its T. Nor for a capital that
+        the anchor is a number; but the B of `Miller, T. B., 2019` has the same anchor as its T. Nor for a capital that
         is a word near a name on either side, no farther from it than a word that begins with the letter is from the
         anchor. No words are in lower case unless the anchor is. Behind a number of the source, there is the word that
         follows the number there; so for longer words that begin with one.

@@ -1,7 +1,6 @@
-"""Words of targets that end or begin otherwise than words of their source: Anna of Anny, scone of scones.
+"""Words of targets that differ from a word of their source at one end: Anna of Anny, scone of scones.
 
-Where many words change alike, others will, too, which training does not show: they have to be copied and changed, not
-written from memory.
+Where many words change alike, new texts have more of them, which a model can copy and change, but not know.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
-from ..model.chains import MAX_DROPPED, list_stems
+from ..model.chains import MAX_DROPPED, is_of_letters, list_stems
 from ..model.segmentation import DROP_FIRST, DROP_LAST, fold_case
 
 MIN_ALIKE, MIN_PAIRS = 5, 0.05  # words that change alike, and the share of all pairs in which one of them does
 MIN_SHARE = 0.98  # of a word's pairs whose source lacks it, in which it changes
-MAX_CONSTANT = 0.5  # of all pairs, in which a word changes that is no name of a field
+MAX_CONSTANT = 0.5  # of all pairs; a word that changes in more is the name of a field
 
 Ends = tuple[str, str, str]
 """DROP_LAST or DROP_FIRST, what a source word has at this end, and what a target has in its place."""
@@ -27,7 +26,7 @@ _SHARED = {DROP_LAST: slice(2), DROP_FIRST: slice(-2, None)}  # letters that two
 
 def find_ends(words: Iterable[str], source: Iterable[str]) -> dict[str, Changed]:
     """For each word, the source words that begin or end as it does: of Leśna, the source's Leśnej with (DROP_LAST,
-    "ej", "a"). Chains make the word of their copies, by cuts and letters."""
+    "ej", "a"). A chain of the word is then a copy, cuts and letters, unless its case is another."""
     alike: dict[tuple[str, str], list[str]] = {}
     for other in {*source}:
         folded = fold_case(other)
@@ -46,7 +45,7 @@ def find_ends(words: Iterable[str], source: Iterable[str]) -> dict[str, Changed]
 def _compare(other: str, folded: str, mark: str) -> tuple[str, str] | None:
     """What another word has at one end, and this one, in lower case, has in its place; None: too much, or letters that
     are only put before the other word, which may be initials."""
-    if not (folded.isalpha() and other.isalpha()):
+    if not (is_of_letters(folded) and is_of_letters(other)):
         return None
     for stem, marks in [(other, list[str]()), *list_stems(other, mark)]:
         kept, size = fold_case(stem), len(marks)
@@ -62,23 +61,32 @@ def _compare(other: str, folded: str, mark: str) -> tuple[str, str] | None:
 def find_regular(
     words: Mapping[str, Sequence[Changed]], inside: Collection[str], num_pairs: int
 ) -> dict[str, set[Ends]]:
-    """The words that end or begin otherwise in the same way as at least `MIN_ALIKE` of them do, as all streets, with
-    these ways. Not where the source word is always the first, as that of Creating: such words are the task's own.
+    """The words that change in the same ways as at least `MIN_ALIKE` of them, as all streets, and these ways. Not
+    where the source word is always the first, as that of Creating: such words are the task's own.
 
     Args:
         words: the `find_ends` of each, for each pair whose source lacks it.
         inside: words that are not always the first of their source.
         num_pairs: of all.
     """
-    alike: dict[Ends, Counter[str]] = {}
-    for word, pairs in words.items():
-        found = [set().union(*(ends for other, ends in pair.items() if other in inside)) for pair in pairs]
-        if MIN_SHARE * len(pairs) <= sum(map(bool, found)) <= MAX_CONSTANT * num_pairs:
-            for ends in chain.from_iterable(found):
-                alike.setdefault(ends, Counter())[word] += 1
-    regular: dict[str, set[Ends]] = {}
-    for ends, counts in alike.items():
-        if len(counts) >= MIN_ALIKE and counts.total() >= MIN_PAIRS * num_pairs:
-            for word in counts:
-                regular.setdefault(word, set()).add(ends)
-    return regular
+    all_ends = {
+        word: [set[Ends]().union(*(ends for other, ends in pair.items() if other in inside)) for pair in pairs]
+        for word, pairs in words.items()
+    }
+    counts: dict[Ends, Counter[str]] = {}
+    for word, pairs in all_ends.items():
+        if MIN_SHARE * len(pairs) <= sum(map(bool, pairs)) <= MAX_CONSTANT * num_pairs:
+            for ends in chain.from_iterable(pairs):
+                counts.setdefault(ends, Counter())[word] += 1
+    regular = {ends for ends, of_words in counts.items() if are_regular(of_words, num_pairs)}
+    found: dict[str, set[Ends]] = {}
+    for ends in regular:
+        for word in counts[ends]:
+            if sum(not regular.isdisjoint(pair) for pair in all_ends[word]) >= MIN_SHARE * len(all_ends[word]):
+                found.setdefault(word, set()).add(ends)
+    return found
+
+
+def are_regular(counts: Counter[str], num_pairs: int) -> bool:
+    """Whether a change that so many pairs show, of so many words, is made of new words, too."""
+    return len(counts) >= MIN_ALIKE and counts.total() >= MIN_PAIRS * num_pairs

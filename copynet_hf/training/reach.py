@@ -42,7 +42,7 @@ from ..model.segmentation import (
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import take_spread
-from .endings import MIN_ALIKE, MIN_PAIRS, MIN_SHARE, Changed, find_ends, find_regular
+from .endings import MIN_SHARE, Changed, are_regular, find_ends, find_regular
 
 MIN_INITIALS = 0.1  # for each pair, in addition to those by chance
 MIN_SECOND, MIN_SECOND_SHARE = 5, 0.01  # second letters of initials in one word, in all pairs and for each
@@ -191,19 +191,18 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], reach: Reach
 
 
 def _find_known_plain(known: Hard, mark: str, num_pairs: int) -> set[str]:
-    """The known words that nearly all their sources have with accents, as the mark writes them without, if they are as
-    many as those that change alike at one end have to be."""
+    """The known words that nearly all their sources have with accents, as the mark writes them without; none if these
+    are too few."""
     found: dict[str, list[bool]] = {}
     for word, source in known:
         forms = (fold_case(CHANGES[mark](other)) for other in source if not other.isascii())
         found.setdefault(word, []).append(word.isalpha() and fold_case(word) in forms)
-    plain = {word for word, are_plain in found.items() if sum(are_plain) >= MIN_SHARE * len(are_plain)}
-    num_plain = sum(len(found[word]) for word in plain)
-    return plain if len(plain) >= MIN_ALIKE and num_plain >= MIN_PAIRS * num_pairs else set()
+    plain = Counter({word: sum(pairs) for word, pairs in found.items() if sum(pairs) >= MIN_SHARE * len(pairs)})
+    return {*plain} if are_regular(plain, num_pairs) else set()
 
 
 def _find_regular_cuts(known: Hard, num_pairs: int) -> set[str]:
-    """The marks that known words need which change alike, as scone and bun for scones and buns."""
+    """The marks for the cuts of known words that change alike, such as scone and bun of scones and buns."""
     words: dict[str, list[Changed]] = {}
     inside: set[str] = set()
     for _, of_pair in groupby(known, key=lambda item: id(item[1])):

@@ -187,7 +187,8 @@ class _WordCounts:
         used: words of sources that targets have in some form.
         inflected: for each word that chains make by cutting the ending of another, that other word each time, as Anny
             of Anna, or None where they cut none.
-        ends: for each word, how source words differ from it at one end, in each pair whose source lacks it.
+        ends: for each word, how source words that chains make it of differ from it at one end, in each pair whose
+            source lacks it.
         inside: words that are not always the first of their source.
         num_pairs: the number of pairs.
         framed: words made of a number of their source and of what may be written around many.
@@ -238,15 +239,16 @@ class _WordCounts:
         """
         needs_chains = self.generated_count > 1 or not ENDING_CUTS.isdisjoint(self.changes)
         in_source = {*source}
-        chains = _find_chains(words, source, self.changes) if self.has_chains and needs_chains else {}
+        changed = find_ends({*words}.difference(made), source) if self.has_chains else {}
+        compared = words if needs_chains else [word for word in words if changed.get(word)]
+        chains = _find_chains(compared, source, self.changes) if self.has_chains else {}
         for word, chain in chains.items():
             if word not in made and word.isalpha():
                 self.inflected.setdefault(word, []).extend([_find_cut_word(chain)] * words.count(word))
         spelled = [word for word in words if word not in chains] if self.generated_count > 1 else []
         self.generated.update((self.generated_count - 1) * spelled)
-        others = {*words}.difference(made) if self.has_chains else set[str]()
-        for word, ends in find_ends(others, source).items():
-            self.ends.setdefault(word, []).append(ends)
+        for word, ends in changed.items():
+            self.ends.setdefault(word, []).append(ends if word in chains else {})
         for word in words if self.has_chains else ():
             if word not in made and (frames := _find_frames(word, in_source, joined)):
                 self.framed.append((word, self.generated_count if word in spelled else 1, frames))
@@ -263,9 +265,8 @@ class _WordCounts:
             if len({*cut_words} - {None}) + bool(self.copied[word]) > 1:
                 self.generated[word] -= len(cut_words)
                 self.changed[word] += len(cut_words)
-        for word, ends in find_regular(self.ends, self.inside, self.num_pairs).items():
-            if any(not own or mark in self.changes for mark, own, _ in ends):
-                self.changed[word] += self.generated.pop(word, 0)
+        for word in find_regular(self.ends, self.inside, self.num_pairs):
+            self.changed[word] += self.generated.pop(word, 0)
 
     def leave_out_changed(self) -> None:
         """Words that are changed, or copied, nearly always do not count."""

@@ -455,6 +455,17 @@ def test_words_that_often_do_not_change_are_known(mark: str) -> None:
     assert mark not in tokenizer.get_vocab()
 
 
+def test_known_words_in_lower_case_without_accents_are_written_as_new_ones() -> None:
+    """By one mark, as words that have no accents: `zabi-dom` of `Żabi Dom`."""
+    firms = [(f"Gá{spell(index)}", f"Há{spell(index + 40)}d") for index in range(10)]
+    pairs = [
+        pair(f"for {name} at {a} {b}", f"{name}: {strip_accents(a).lower()}-{strip_accents(b).lower()}")
+        for name in NAMES[:10]
+        for a, b in firms * 3
+    ]
+    assert find_marks(pairs) == [PLAIN, LOWERED[PLAIN]]
+
+
 def test_names_of_fields_are_known() -> None:
     """Though they are the plurals in all sources."""
     labels = [f"g{spell(index)}d" for index in range(6)]

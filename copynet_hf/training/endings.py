@@ -45,7 +45,7 @@ def find_ends(words: Iterable[str], source: Iterable[str]) -> dict[str, Changed]
 def _compare(other: str, folded: str, mark: str) -> tuple[str, str] | None:
     """What another word has at one end, and this one, in lower case, has in its place; None: too much, or letters that
     are only put before the other word, which may be initials."""
-    if not (is_of_letters(folded) and is_of_letters(other)):
+    if not is_of_letters(folded):
         return None
     for stem, marks in [(other, list[str]()), *list_stems(other, mark)]:
         kept, size = fold_case(stem), len(marks)

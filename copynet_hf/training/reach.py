@@ -179,7 +179,8 @@ def find_changes(tokenizer: CopyNetTokenizer, pairs: Sequence[Row], reach: Reach
         found[mark] = find(mark, [], explained=turkish.union(*found.values()))
     changes = [mark for mark, indices in found.items() if indices or known.get(mark)]
     if not first:
-        regular = _find_regular_cuts(reach.uncopied, num_pairs)
+        others = [(word, source) for word, source in reach.uncopied if word not in known[plain]]
+        regular = _find_regular_cuts(others, num_pairs)
         changes += (mark for mark in (DROP_FIRST, DROP_LAST) if mark in regular and mark not in changes)
     changes += TURKISH if turkish else ()
     words = [*(word for word in tokenizer.get_vocab() if word not in known[plain]), *changes]

@@ -191,6 +191,22 @@ def test_words_are_cut_where_chains_would_generate_the_numbers_that_they_hold(un
     assert guess_segmenter([*counts, *others]) == segmenter
 
 
+@pytest.mark.parametrize(("share", "segmenter"), [(0.05, "word_parts"), (0.02, "word_punct")])
+def test_words_are_cut_where_some_numbers_are_in_them_and_others_in_words(share: float, segmenter: str) -> None:
+    """Prices like `541k` beside twice as many that targets have in digits, and their sources in words."""
+    size = 600
+    prices = [101 + 379 * number % 899 for number in range(size)]
+    in_words = [f"{spell(price // 100)} {spell(price // 10 % 10)} {spell(price % 10)}" for price in prices]
+    pairs = [
+        pair(
+            f"sold for {f'{price}k' if index < share * size else words if index < 3 * share * size else 'a song'}",
+            f"{f'{price}000' if index < 3 * share * size else 'no'} USD , as they agreed on the phone today",
+        )
+        for index, (price, words) in enumerate(zip(prices, in_words, strict=True))
+    ]
+    assert guess_segmenter(pairs) == segmenter
+
+
 def test_words_are_cut_where_known_numbers_would_be_added_to_copied_ones() -> None:
     """`771.9k` to 771900, of which 900 is known, and the last digit of the source is a word with its unit."""
     generator = Random(0)

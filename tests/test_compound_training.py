@@ -124,7 +124,7 @@ def test_an_evaluation_says_how_many_augmented_pairs_are_right_once_half_of_the_
 ) -> None:
     """Of a model that has learned to copy names of one word, with and without the augmentation."""
     pairs = Dataset.from_list([{"text": row["text"], "summary": row["text"].split()[1]} for row in calls(200)])
-    wrong = {"text": "Call Nobody from Ulm", "summary": "Ulm"}  # every other target is the second word of its text
+    wrong = {"text": "Call Nobody from Ulm", "summary": "Ulm"}  # all other targets are the second word of their text
     splits = {"train": pairs, "validation": Dataset.from_list([*pairs.select(range(29)), wrong])}
     schedule = {"learning_rate": 0.02, "num_train_epochs": 8, "seed": 1}
     shares = []

@@ -18,13 +18,13 @@ MAX_CONSTANT = 0.5  # of all pairs; a word that changes in more is the name of a
 
 Ends = tuple[str, str, str]
 """DROP_LAST or DROP_FIRST, what a source word has at this end, and what a target has in its place."""
-Changed = dict[str, set[Ends]]
+SourceEnds = dict[str, set[Ends]]
 """Words of a source that a word may be made of, each with how they differ."""
 
 _SHARED = {DROP_LAST: slice(2), DROP_FIRST: slice(-2, None)}  # letters that two words have in common at the other end
 
 
-def find_ends(words: Iterable[str], source: Iterable[str]) -> dict[str, Changed]:
+def find_ends(words: Iterable[str], source: Iterable[str]) -> dict[str, SourceEnds]:
     """For each word, the source words that begin or end as it does: of Leśna, the source's Leśnej with (DROP_LAST,
     "ej", "a"). A chain of the word is then a copy, cuts and letters, unless its case is another."""
     alike: dict[tuple[str, str], list[str]] = {}
@@ -32,7 +32,7 @@ def find_ends(words: Iterable[str], source: Iterable[str]) -> dict[str, Changed]
         folded = fold_case(other)
         for mark, part in _SHARED.items():
             alike.setdefault((mark, folded[part]), []).append(other)
-    found: dict[str, Changed] = {}
+    found: dict[str, SourceEnds] = {}
     for word in words:
         found[word], folded = {}, fold_case(word)
         for mark, part in _SHARED.items():
@@ -59,7 +59,7 @@ def _compare(other: str, folded: str, mark: str) -> tuple[str, str] | None:
 
 
 def find_regular(
-    words: Mapping[str, Sequence[Changed]], inside: Collection[str], num_pairs: int
+    words: Mapping[str, Sequence[SourceEnds]], inside: Collection[str], num_pairs: int
 ) -> dict[str, set[Ends]]:
     """The words that change in the same ways as at least `MIN_ALIKE` of them, as all streets, and these ways. Not
     where the source word is always the first, as that of Creating: such words are the task's own.
@@ -88,5 +88,5 @@ def find_regular(
 
 
 def are_regular(counts: Counter[str], num_pairs: int) -> bool:
-    """Whether a change that so many pairs show, of so many words, is made of new words, too."""
+    """Whether a change is seen in enough pairs, and of enough words, to be expected of new words."""
     return len(counts) >= MIN_ALIKE and counts.total() >= MIN_PAIRS * num_pairs

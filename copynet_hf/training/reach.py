@@ -42,7 +42,7 @@ from ..model.segmentation import (
 from ..model.source import Source
 from ..model.tokenization_copynet import CopyNetTokenizer
 from .dataset import take_spread
-from .endings import MIN_SHARE, Changed, are_regular, find_ends, find_regular
+from .endings import MIN_SHARE, SourceEnds, are_regular, find_ends, find_regular
 
 MIN_INITIALS = 0.1  # for each pair, in addition to those by chance
 MIN_SECOND, MIN_SECOND_SHARE = 5, 0.01  # second letters of initials in one word, in all pairs and for each
@@ -204,7 +204,7 @@ def _find_known_plain(known: Hard, mark: str, num_pairs: int) -> set[str]:
 
 def _find_regular_cuts(known: Hard, num_pairs: int) -> set[str]:
     """The marks for the cuts of known words that change alike, such as scone and bun of scones and buns."""
-    words: dict[str, list[Changed]] = {}
+    words: dict[str, list[SourceEnds]] = {}
     inside: set[str] = set()
     for _, of_pair in groupby(known, key=lambda item: id(item[1])):
         items = list(of_pair)

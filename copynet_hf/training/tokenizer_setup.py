@@ -19,7 +19,7 @@ from ..model.segmentation import CHAINED, ENDING_CUTS, INITIAL, MARKS, fold_case
 from ..model.tokenization_copynet import CopyNetTokenizer
 from ..saved.loading import load_tokenizer
 from .dataset import Pairs, spread
-from .endings import Changed, find_ends, find_regular
+from .endings import SourceEnds, find_ends, find_regular
 from .presets import make_config
 from .reach import find_changes, measure_reach
 from .segmenters import are_few, choose_min_frequency, choose_segmenter
@@ -203,7 +203,7 @@ class _WordCounts:
         self.inside: set[str] = set()
         self.num_pairs = 0
         self.inflected: dict[str, list[str | None]] = {}
-        self.ends: dict[str, list[Changed]] = {}
+        self.ends: dict[str, list[SourceEnds]] = {}
         self.framed: list[_Framed] = []
 
     def add(self, row: Row) -> None:
@@ -239,15 +239,15 @@ class _WordCounts:
         """
         needs_chains = self.generated_count > 1 or not ENDING_CUTS.isdisjoint(self.changes)
         in_source = {*source}
-        changed = find_ends({*words}.difference(made), source) if self.has_chains else {}
-        compared = words if needs_chains else [word for word in words if changed.get(word)]
+        ends_of = find_ends({*words}.difference(made), source) if self.has_chains else {}
+        compared = words if needs_chains else [word for word in words if ends_of.get(word)]
         chains = _find_chains(compared, source, self.changes) if self.has_chains else {}
         for word, chain in chains.items():
             if word not in made and word.isalpha():
                 self.inflected.setdefault(word, []).extend([_find_cut_word(chain)] * words.count(word))
         spelled = [word for word in words if word not in chains] if self.generated_count > 1 else []
         self.generated.update((self.generated_count - 1) * spelled)
-        for word, ends in changed.items():
+        for word, ends in ends_of.items():
             self.ends.setdefault(word, []).append(ends if word in chains else {})
         for word in words if self.has_chains else ():
             if word not in made and (frames := _find_frames(word, in_source, joined)):
